@@ -1,0 +1,106 @@
+// Package backend is the contract with whatever runs sandboxes: an engine that fails, hangs, races and restarts.
+//
+// It prevents the faults that such engines invite: an error read as "nothing there", the loser of a race that cleans up the
+// winner, a destroy that says done while the data lives on, and a call without an end. The suite in backendtest is its
+// executable form: a Backend is right when backendtest.Run passes on it.
+package backend
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors that a Backend returns, wrapped with the id and the cause. Any other error means that the call's effect is unknown.
+var (
+	// ErrConflict is returned when the id belongs to somebody else or exists already. Nothing was changed.
+	ErrConflict = errors.New("backend: conflict")
+	// ErrUnavailable is returned when the engine could not be asked. Nothing was changed.
+	ErrUnavailable = errors.New("backend: unavailable")
+	// ErrQuota is returned when the engine itself refuses for want of room. Nothing was left behind.
+	ErrQuota = errors.New("backend: engine quota")
+	// ErrInvalid is returned when a retry of the same call cannot help. Nothing was left behind.
+	ErrInvalid = errors.New("backend: invalid")
+)
+
+// Outcome is what a stop or destroy did. The zero Outcome is Unknown, and an error comes with Unknown only.
+type Outcome uint8
+
+// The three outcomes.
+const (
+	Unknown Outcome = iota // it could not be told whether the instance is still there
+	Stopped                // this call ended it
+	Gone                   // it was not there, or another instance has taken its id
+)
+
+// String returns the word that the wire uses: "unknown", "stopped" or "gone".
+func (o Outcome) String() string {
+	switch o {
+	case Stopped:
+		return "stopped"
+	case Gone:
+		return "gone"
+	default:
+		return "unknown"
+	}
+}
+
+// Ref names one incarnation of a sandbox id. An empty ID or Instance is ErrInvalid, never "any".
+type Ref struct{ ID, Instance string }
+
+// Spec says what to create. The caller mints Ref.Instance, so that a create whose effect is unknown can be undone.
+type Spec struct {
+	Ref
+	Tenant   string
+	Image    string // ignored by backends without images
+	Profile  string // "" is ProfileDefault
+	Env      map[string]string
+	MemoryMB int64 // 0: the profile's limit
+	CPUs     float64
+	PIDs     int64
+	TTL      time.Duration // 0: never expires
+	Idle     time.Duration // idle timeout; 0: never
+	Pinned   bool
+}
+
+// Endpoint is where the runner of a sandbox listens.
+type Endpoint struct {
+	Network string // "unix" or "tcp"
+	Address string // socket path or host:port
+	Token   string // what the runner expects as bearer token; "" where the socket's mode guards it
+}
+
+// Sandbox is what the backend has. It carries the Spec back, as the labels of an engine do; Env is not carried.
+type Sandbox struct {
+	Spec
+	Created  time.Time
+	Running  bool
+	Resumed  bool // by Create only: the workspace existed already
+	Endpoint Endpoint
+}
+
+// Snapshot is one answer to "what do you have?".
+type Snapshot struct {
+	Sandboxes []Sandbox
+	Complete  bool // false: absence proves nothing but for the ids that were asked for by name
+}
+
+// Backend is implemented by whatever runs sandboxes. It is safe for concurrent use.
+type Backend interface {
+	// Create makes and starts a sandbox, or resumes a stopped one of the same id under the new instance.
+	Create(ctx context.Context, s Spec) (Sandbox, error)
+	// List returns all sandboxes of this owner, running and stopped; with ids it may answer for these alone.
+	List(ctx context.Context, ids ...string) (Snapshot, error)
+	// Stop releases the compute of one instance and keeps its workspace.
+	Stop(ctx context.Context, r Ref) (Outcome, error)
+	// Destroy ends one instance, running or stopped, and deletes its workspace.
+	Destroy(ctx context.Context, r Ref) (Outcome, error)
+	// Ping asks the engine whether it answers.
+	Ping(ctx context.Context) error
+}
+
+// Marker is implemented by backends that keep a pin and a lifetime where a restart and other replicas find them.
+type Marker interface {
+	// Mark sets the pin of an instance and starts its lifetime anew.
+	Mark(ctx context.Context, r Ref, pinned bool) (Outcome, error)
+}

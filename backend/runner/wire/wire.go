@@ -1,0 +1,79 @@
+// Package wire holds what the runner and those who talk to it must agree on: paths, limits, codes and message shapes.
+//
+// It prevents the fault of two copies of one constant that drift apart. Nothing else of this repository writes them down.
+package wire
+
+// Protocol is the version of the runner's HTTP interface. Version 1 minted its own process ids.
+const Protocol = 2
+
+// Limits that both sides hold.
+const (
+	MaxBody      = 8 << 20  // bytes of a JSON request body
+	MaxFile      = 1 << 30  // bytes of one written file, by default
+	RingSize     = 1 << 20  // bytes of output kept for each stream of a process
+	FollowLag    = 8 << 20  // unread bytes after which a slow follower is sent a gap
+	MaxFinished  = 256      // finished processes that are remembered for each sandbox
+	MaxEnv       = 128      // names in a request's env
+	MaxEnvValue  = 32 << 10 // bytes of one value of env
+	PingSeconds  = 15       // silence after which a stream carries a ping event
+	GraceSeconds = 5        // between SIGTERM and SIGKILL, where a kill does not say
+)
+
+// Headers.
+const (
+	TokenHeader     = "X-Sandbox-Token"     // the sandbox's own token
+	ProcessIDHeader = "Keepwell-Process-Id" // the id to give the process that this request starts, where its body names none
+	NextCursor      = "X-Next-Cursor"
+	StreamType      = "application/x-ndjson"
+)
+
+// Codes of an Error.
+const (
+	CodeBadRequest       = "bad_request"
+	CodeUnauthorized     = "unauthorized"
+	CodeNotFound         = "not_found"
+	CodeStopped          = "stopped"
+	CodeMethod           = "method_not_allowed"
+	CodePayloadTooLarge  = "payload_too_large"
+	CodeEncoding         = "unsupported_encoding"
+	CodePIDNotAccepted   = "pid_not_accepted"
+	CodeStdinClosed      = "stdin_closed"
+	CodeCannotStart      = "cannot_start"
+	CodeUnknown          = "unknown"
+	CodeUnsafePath       = "unsafe_path"
+	CodeExists           = "exists"
+	CodeCreating         = "creating"
+	CodeDuplicate        = "duplicate"
+	CodeBusy             = "busy"
+	CodeQuotaExceeded    = "quota_exceeded"
+	CodeCreateFailed     = "create_failed"
+	CodeDestroyFailed    = "destroy_failed"
+	CodeStopFailed       = "stop_failed"
+	CodeDraining         = "draining"
+	CodeUnavailable      = "backend_unavailable"
+	CodeSandboxGone      = "sandbox_gone"
+	CodeRunnerLost       = "runner_lost"
+	CodeInternal         = "internal"
+	CodeNoSpace          = "no_space"
+	CodePermissionDenied = "permission_denied"
+)
+
+// Error is the body of every answer that is not a success.
+type Error struct {
+	Error string `json:"error"`
+	Code  string `json:"code"`
+}
+
+// Health is the answer to GET /health of a runner.
+type Health struct {
+	Protocol    int      `json:"protocol"`
+	Version     string   `json:"version"`
+	Confinement []string `json:"confinement"` // one sentence for each thing the machine could and could not do
+}
+
+// Activity is the answer to GET /v1/sandboxes/{id}/activity of a runner: the facts a sweep judges by.
+type Activity struct {
+	Running int   `json:"running"` // processes that have not ended
+	Pins    int   `json:"pins"`    // requests under way that pin the sandbox
+	IdleMS  int64 `json:"idle_ms"` // since the last activity ended, by the runner's clock; 0 while busy
+}
