@@ -1,0 +1,172 @@
+// Package bodylimit puts an end to request bodies, in a way the client gets to know about.
+//
+// It exists because of three faults that usually come together. A body without a bound lets one request take all memory. A body with
+// a bound is often refused in a way that never arrives: the server answers while the client is still writing, then resets the
+// connection, and the client reports a broken pipe instead of a 413; or the server first waits for the very bytes it is about to
+// refuse. And a body cut off in the middle reaches the JSON decoder as a syntax error, so that "too large" is reported as "malformed".
+//
+// [Limiter.Handler] bounds what an [http.Handler] reads, [DecodeJSON] reads one JSON value, and [Limiter.Body] and [Limiter.Refuse] are
+// the two halves they are made of. All follow the same rules:
+//
+//   - A declared length over the limit is refused before a byte is read, and before 100 Continue invites the client to send it.
+//     Any other body is refused when it passes the limit. A body of exactly the limit is accepted.
+//   - A body over the limit is a [TooLargeError], whatever else is wrong with it; a [MalformedError] is said only of a body
+//     that was read to its end within the limit.
+//   - Over HTTP/1 the answer is sent first, with Connection: close; then the client is listened to for a bounded time and a bounded number
+//     of bytes, so that it comes to read the answer; then the connection ends. Over HTTP/2 only the one stream ends.
+//
+// How slowly a client may send an accepted body is not decided here: set ReadTimeout or ReadHeaderTimeout of the [http.Server].
+package bodylimit
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// defaultDrain is long enough for a client nearby to finish what it had in flight, and short enough to hold a connection for.
+const defaultDrain = 100 * time.Millisecond
+
+// Limiter bounds bodies. The zero value accepts the empty body only. It is safe for concurrent use and is not changed after first use.
+// Its methods panic if it is nil or if Max or Drain is negative.
+type Limiter struct {
+	// Max is the largest body accepted, in bytes. With Gunzip it holds twice: for the bytes sent and for the bytes decoded.
+	Max int64
+	// Drain is how long a client is listened to, over HTTP/1, after its body was refused; 0 means 100 ms. It is time on the socket,
+	// which only the real clock measures.
+	Drain time.Duration
+	// Gunzip decodes bodies with Content-Encoding: gzip. Without it they are refused, like every other encoding.
+	Gunzip bool
+	// Strict makes DecodeJSON refuse objects with fields that the target does not have.
+	Strict bool
+	// Logger is told of refusals; nil is silent.
+	Logger *zap.Logger
+}
+
+// Handler returns a handler that refuses what is declared to be too large, or is encoded in a way that is not accepted, and otherwise
+// calls next with the body bounded, as [Limiter.Body] says. When a read gives next a [TooLargeError], next hands it to [Limiter.Refuse];
+// or it answers itself, and the connection is closed after that answer too.
+//
+// With Gunzip next sees the decoded body, without Content-Encoding and without a declared length. It panics if next is nil.
+func (l *Limiter) Handler(next http.Handler) http.Handler {
+	l.mustBeValid()
+	if next == nil {
+		panic("bodylimit: Handler of a nil http.Handler")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := l.open(w, r)
+		if err != nil {
+			l.Refuse(w, r, err)
+			return
+		}
+		defer body.client.leave()
+		next.ServeHTTP(w, withBody(r, body))
+	})
+}
+
+// Body returns the bounded body of r without reading from it. The error is a [TooLargeError] if the declared length is over the
+// limit, or an [EncodingError].
+//
+// Reads of the body return a [TooLargeError] when it passes the limit, a [MalformedError] when it cannot be decoded, and what the
+// connection says otherwise; each of them is repeated by every later read. No more than Max bytes are ever returned. Over HTTP/1 the
+// read that passes the limit starts the time of Drain, after which nothing more is read from the connection.
+func (l *Limiter) Body(w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
+	l.mustBeValid()
+	body, err := l.open(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+func (l *Limiter) open(w http.ResponseWriter, r *http.Request) (*reader, error) {
+	if r.ContentLength > l.Max {
+		return nil, &TooLargeError{Limit: l.Max, Declared: r.ContentLength}
+	}
+	src := r.Body
+	if src == nil {
+		src = http.NoBody
+	}
+	body := &sentBody{client: client{limiter: l}}
+	if r.ProtoMajor == 1 {
+		body.client.w = w
+	}
+	body.reader = reader{src: src, limit: l.Max, left: l.Max, client: &body.client}
+	if r.ContentLength == 0 {
+		return &body.reader, nil // whatever it is said to be encoded with
+	}
+	switch encoding := contentEncoding(r.Header); {
+	case encoding == "":
+		return &body.reader, nil
+	case l.Gunzip && (encoding == "gzip" || encoding == "x-gzip"):
+		return &reader{src: &gunzipper{sent: &body.reader}, limit: l.Max, left: l.Max, client: &body.client}, nil
+	default:
+		return nil, &EncodingError{Encoding: encoding}
+	}
+}
+
+// contentEncoding returns the codings of the body in the order they were applied, without those that change nothing.
+func contentEncoding(h http.Header) string {
+	lines := h["Content-Encoding"]
+	if len(lines) == 0 {
+		return ""
+	}
+	var codings []string
+	for coding := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		coding = strings.ToLower(strings.TrimSpace(coding))
+		if coding != "" && coding != "identity" {
+			codings = append(codings, coding)
+		}
+	}
+	return strings.Join(codings, ", ")
+}
+
+// withBody returns a copy of r, since a handler does not change the request it was given.
+func withBody(r *http.Request, body *reader) *http.Request {
+	r2 := *r
+	r2.Body = body
+	if _, decoded := body.src.(*gunzipper); decoded {
+		r2.Header = r.Header.Clone()
+		r2.Header.Del("Content-Encoding")
+		r2.Header.Del("Content-Length")
+		r2.ContentLength = -1
+	}
+	return &r2
+}
+
+func (l *Limiter) mustBeValid() {
+	switch {
+	case l == nil:
+		panic("bodylimit: nil Limiter")
+	case l.Max < 0:
+		panic("bodylimit: negative Limiter.Max")
+	case l.Drain < 0:
+		panic("bodylimit: negative Limiter.Drain")
+	}
+}
+
+func (l *Limiter) drain() time.Duration {
+	if l.Drain == 0 {
+		return defaultDrain
+	}
+	return l.Drain
+}
+
+// Clamp returns the smaller of want and ceiling, and warns on log, which may be nil, when that is not want. It is for a server in front
+// of another: what it accepts with the clamped limit, the one behind it accepts too. It panics if want or ceiling is negative.
+func Clamp(log *zap.Logger, name string, want, ceiling int64) int64 {
+	if want < 0 || ceiling < 0 {
+		panic("bodylimit: Clamp of a negative limit: " + name)
+	}
+	if want <= ceiling {
+		return want
+	}
+	if log != nil {
+		log.Warn("body limit clamped to what the server behind accepts",
+			zap.String("limit", name), zap.Int64("want", want), zap.Int64("ceiling", ceiling))
+	}
+	return ceiling
+}
