@@ -1,0 +1,284 @@
+// Package quota keeps a burst of creates from passing a cap.
+//
+// The fault it prevents: a service looks at how many objects exist, sees room, and starts a create; so do nine others in the
+// same second, since what is still being created is not counted yet. The usual repair, a counter raised before the create and
+// lowered after it, trades that fault for another: it cannot tell a decrement that was lost from a create that is slow.
+//
+// A [Ledger] counts claims instead, each under a key of its own. A claim is counted from [Ledger.Reserve] until the [Token]
+// it returned is released, whatever happens in between: while it is in flight, while it lives, and while it is being torn
+// down. Who holds what, in which state and since when can be asked at any time.
+//
+// # What it promises
+//
+//   - Reserve is one atomic step over the key and all limits: exactly as many claims are admitted as fit, under any race.
+//   - A token is released once. Later calls, also through copies, also after the key was reserved anew, change nothing.
+//   - What was found rather than created is counted without being refused ([Ledger.Adopt]), and what has vanished is freed
+//     only on the word of a complete list that began after the claim became live ([Ledger.Reconcile]).
+//
+// # What it leaves out
+//
+// It never waits for room: a full ledger answers at once, and waiting is the caller's. It starts no goroutine, calls nothing
+// while it holds its lock, and knows only this process: two replicas with a limit of ten admit twenty.
+package quota
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"go.uber.org/zap"
+)
+
+// Limit is one cap over claims of type C. The zero Limit admits nothing, and New refuses it for want of a name.
+//
+// Key, Cost and MaxFor must be pure. They are called before the ledger takes its lock, so they may be slow but not wrong: a
+// claim gives back exactly what it was charged, whatever they would say later.
+type Limit[C any] struct {
+	Name   string                 // tells limits apart in errors and Stats; required
+	Max    int64                  // the most that may be used under one key; 0 admits nothing
+	MaxFor func(key string) int64 // overrides Max, asked at each Reserve; a negative answer is 0
+	Key    func(C) string         // what the claim counts against, such as its tenant; nil: one key, "", for all
+	Cost   func(C) int64          // how much it uses; nil: 1. A claim that costs 0 is not subject to the limit
+}
+
+// Config holds the optional settings of a Ledger. The zero Config is ready to use.
+type Config struct {
+	Clock  clock.Clock // tells since when a claim is in its state; nil: the real one
+	Logger *zap.Logger // told of adoptions past a limit and of claims that Reconcile freed; nil: nobody
+}
+
+// Ledger counts claims of type C, each under its own key, against limits. It is made by New, safe for concurrent use, and
+// needs no Close. It keeps the memory of the most claims it has ever counted at once, so that Reserve need not allocate.
+type Ledger[K comparable, C any] struct {
+	clock  clock.Clock
+	log    *zap.Logger
+	limits []Limit[C]
+
+	mu         sync.Mutex         // guards the fields below and those of every slot; nothing is called while it is held
+	slots      map[K]*slot[K, C]  // what is counted
+	used       []map[string]int64 // by position in limits, then by key; without zeros
+	free       *slot[K, C]        // released slots, for reuse
+	admissions uint64             // numbers the admissions, so that a token knows its own from a later one of the same slot
+	moment     Mark               // numbers the moments at which a claim became live
+	stats      Stats              // without Used
+}
+
+// slot is one counted claim, or a free place for one.
+type slot[K comparable, C any] struct {
+	ledger *Ledger[K, C]
+
+	admission uint64 // 0 while free
+	key       K
+	claim     C
+	state     State
+	since     time.Time
+	lived     Mark     // the moment it last became live, or was last adopted
+	charges   []charge // by position in limits
+	next      *slot[K, C]
+}
+
+// charge is what one claim uses of one limit.
+type charge struct {
+	key  string
+	cost int64
+	max  int64 // as asked for this claim; of no meaning once it is admitted
+}
+
+// inline is how many limits a Reserve can look at without allocating.
+const inline = 8
+
+// New returns an empty Ledger. It panics on a limit that has no name, the name of another, or a negative Max. A ledger
+// without limits refuses duplicates only.
+func New[K comparable, C any](cfg Config, limits ...Limit[C]) *Ledger[K, C] {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.New()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	l := &Ledger[K, C]{clock: cfg.Clock, log: cfg.Logger, slots: make(map[K]*slot[K, C])}
+	names := make(map[string]bool, len(limits))
+	for i, lim := range limits {
+		switch {
+		case lim.Name == "":
+			panic(fmt.Sprintf("quota: limit %d has no name", i+1))
+		case names[lim.Name]:
+			panic(fmt.Sprintf("quota: two limits are named %q", lim.Name))
+		case lim.Max < 0:
+			panic(fmt.Sprintf("quota: limit %q: negative maximum %d", lim.Name, lim.Max))
+		}
+		names[lim.Name] = true
+		l.limits = append(l.limits, lim)
+		l.used = append(l.used, make(map[string]int64))
+	}
+	return l
+}
+
+// Reserve counts k as in flight, in one atomic step: if k is counted already the error is a *DuplicateError, whatever the
+// limits say; if a limit has no room it is an *ExceededError naming the first such limit, and nothing is counted anywhere.
+// It does not allocate once the ledger has been as full before. It panics if the claim has a negative cost, or if k is not
+// equal to itself, as NaN is not.
+func (l *Ledger[K, C]) Reserve(k K, c C) (Token[K, C], error) {
+	l.check(k)
+	var room [inline]charge
+	charges := l.price(room[:0], c)
+	now := l.clock.Now()
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s, ok := l.slots[k]; ok {
+		l.stats.Duplicates++
+		return Token[K, C]{}, &DuplicateError{Key: k, State: s.state, Since: s.since}
+	}
+	for i, ch := range charges {
+		// Subtracting cannot overflow, as adding a huge cost would: both sides are at least 0.
+		if used := l.used[i][ch.key]; ch.cost > 0 && ch.cost > ch.max-used {
+			l.stats.Exceeded++
+			return Token[K, C]{}, &ExceededError{Limit: l.limits[i].Name, Key: ch.key, Max: ch.max, Used: used, Want: ch.cost}
+		}
+	}
+	s := l.admitLocked(k)
+	l.chargeLocked(s, c, charges)
+	s.state, s.since = InFlight, now
+	l.stats.Reserved++
+	return s.tokenLocked(), nil
+}
+
+// Adopt counts k as live, without being refused: a limit may be passed by it, and then admits nothing until it is below
+// again. If k is counted already, in whatever state, that token becomes live and is counted as c from now on; a list that
+// began before this call cannot free it. It panics as Reserve does.
+func (l *Ledger[K, C]) Adopt(k K, c C) Token[K, C] {
+	l.check(k)
+	var room [inline]charge
+	charges := l.price(room[:0], c)
+	now := l.clock.Now()
+	t, over := l.adopt(k, c, charges, now)
+	for _, e := range over {
+		l.log.Warn("quota: adopted past a limit", zap.String("limit", e.Limit), zap.String("key", e.Key),
+			zap.Int64("max", e.Max), zap.Int64("used", e.Used))
+	}
+	return t
+}
+
+func (l *Ledger[K, C]) adopt(k K, c C, charges []charge, now time.Time) (Token[K, C], []ExceededError) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, ok := l.slots[k]
+	if ok {
+		l.refundLocked(s)
+	} else {
+		s = l.admitLocked(k)
+		l.stats.Adopted++
+	}
+	l.chargeLocked(s, c, charges)
+	l.liveLocked(s, now)
+	var over []ExceededError
+	for i, ch := range s.charges {
+		if used := l.used[i][ch.key]; ch.cost > 0 && used > ch.max {
+			over = append(over, ExceededError{Limit: l.limits[i].Name, Key: ch.key, Max: ch.max, Used: used})
+		}
+	}
+	return s.tokenLocked(), over
+}
+
+// Get returns the token of k; false if k is not counted.
+func (l *Ledger[K, C]) Get(k K) (Token[K, C], bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, ok := l.slots[k]
+	if !ok {
+		return Token[K, C]{}, false
+	}
+	return s.tokenLocked(), true
+}
+
+// check panics on what cannot be a key, before anything is locked.
+func (l *Ledger[K, C]) check(k K) {
+	if l.slots == nil {
+		panic("quota: the Ledger was not made by New")
+	}
+	if again := k; again != k {
+		panic(fmt.Sprintf("quota: key %v is not equal to itself", k))
+	}
+}
+
+// price appends what c costs to buf, one charge a limit.
+func (l *Ledger[K, C]) price(buf []charge, c C) []charge {
+	for i := range l.limits {
+		lim := &l.limits[i]
+		ch := charge{cost: 1, max: lim.Max}
+		if lim.Key != nil {
+			ch.key = lim.Key(c)
+		}
+		if lim.Cost != nil {
+			ch.cost = lim.Cost(c)
+		}
+		if ch.cost < 0 {
+			panic(fmt.Sprintf("quota: limit %q: negative cost %d", lim.Name, ch.cost))
+		}
+		if lim.MaxFor != nil {
+			ch.max = max(0, lim.MaxFor(ch.key))
+		}
+		buf = append(buf, ch)
+	}
+	return buf
+}
+
+// admitLocked enters a slot for k, which is not counted yet.
+func (l *Ledger[K, C]) admitLocked(k K) *slot[K, C] {
+	s := l.free
+	if s == nil {
+		s = &slot[K, C]{ledger: l}
+	} else {
+		l.free, s.next = s.next, nil
+	}
+	l.admissions++
+	s.admission, s.key = l.admissions, k
+	l.slots[k] = s
+	return s
+}
+
+// chargeLocked makes s use what c costs. Adoptions are not bounded by a limit; so that a sum cannot overflow and read as
+// room, a charge ends where the sum would.
+func (l *Ledger[K, C]) chargeLocked(s *slot[K, C], c C, charges []charge) {
+	s.claim = c
+	s.charges = append(s.charges[:0], charges...)
+	for i := range s.charges {
+		ch := &s.charges[i]
+		used := l.used[i][ch.key]
+		ch.cost = min(ch.cost, math.MaxInt64-used)
+		if ch.cost > 0 {
+			l.used[i][ch.key] = used + ch.cost
+		}
+	}
+}
+
+// refundLocked gives back what s was charged.
+func (l *Ledger[K, C]) refundLocked(s *slot[K, C]) {
+	for i, ch := range s.charges {
+		if left := l.used[i][ch.key] - ch.cost; left > 0 {
+			l.used[i][ch.key] = left
+		} else {
+			delete(l.used[i], ch.key)
+		}
+	}
+}
+
+// releaseLocked frees s and ends its admission.
+func (l *Ledger[K, C]) releaseLocked(s *slot[K, C]) {
+	l.refundLocked(s)
+	delete(l.slots, s.key)
+	*s = slot[K, C]{ledger: l, charges: s.charges[:0], next: l.free}
+	l.free = s
+}
+
+// liveLocked makes s live as of a new moment.
+func (l *Ledger[K, C]) liveLocked(s *slot[K, C], now time.Time) {
+	if s.state != Live {
+		s.state, s.since = Live, now
+	}
+	l.moment++
+	s.lived = l.moment
+}

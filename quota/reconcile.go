@@ -1,0 +1,85 @@
+package quota
+
+import (
+	"cmp"
+	"slices"
+
+	"go.uber.org/zap"
+)
+
+// Mark is a moment in one Ledger's life. The zero Mark comes before every claim.
+type Mark uint64
+
+// Snapshot is what a list of existing objects said. The zero Snapshot frees nothing, and neither does any other that is not
+// Complete, has no Has, or has the zero Mark: a list that failed or was cut short says nothing about what is absent.
+type Snapshot[K comparable] struct {
+	Since    Mark         // taken before the list began
+	Complete bool         // the list left nothing out
+	Has      func(K) bool // whether the object exists; may call the Ledger, and may block
+}
+
+// Mark returns the present moment. Take it before a list begins, for the Snapshot of that list.
+func (l *Ledger[K, C]) Mark() Mark {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.moment
+}
+
+// Reconcile releases the claims that have been live since before s.Since and that s lacks, and returns their keys in the
+// order in which they were admitted. Claims in flight or stopping are somebody's work and stay; so does a claim that was
+// released, adopted, or made live again while s.Has was being asked. It panics on a Mark of another Ledger, if it can tell.
+func (l *Ledger[K, C]) Reconcile(s Snapshot[K]) []K {
+	if s.Since > l.Mark() {
+		panic("quota: Reconcile with a Mark of another Ledger")
+	}
+	if !s.Complete || s.Has == nil {
+		return nil
+	}
+	var absent []candidate[K, C]
+	for _, c := range l.candidates(s.Since) {
+		if !s.Has(c.key) {
+			absent = append(absent, c)
+		}
+	}
+	freed := l.releaseUnchanged(absent)
+	if len(freed) > 0 {
+		l.log.Info("quota: freed claims that no longer exist", zap.Int("claims", len(freed)))
+	}
+	return freed
+}
+
+// candidate is a claim as it was when Reconcile looked.
+type candidate[K comparable, C any] struct {
+	Token[K, C]
+	key   K
+	lived Mark
+}
+
+// candidates returns the claims that have been live since before m, in the order of their admission.
+func (l *Ledger[K, C]) candidates(m Mark) []candidate[K, C] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []candidate[K, C]
+	for k, s := range l.slots {
+		if s.state == Live && s.lived <= m {
+			found = append(found, candidate[K, C]{Token: s.tokenLocked(), key: k, lived: s.lived})
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate[K, C]) int { return cmp.Compare(a.admission, b.admission) })
+	return found
+}
+
+// releaseUnchanged releases those of cs to which nothing has happened since, and returns their keys.
+func (l *Ledger[K, C]) releaseUnchanged(cs []candidate[K, C]) []K {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var freed []K
+	for _, c := range cs {
+		if c.countedLocked() && c.slot.state == Live && c.slot.lived == c.lived {
+			l.releaseLocked(c.slot)
+			l.stats.Reconciled++
+			freed = append(freed, c.key)
+		}
+	}
+	return freed
+}
