@@ -26,20 +26,23 @@ var (
 // Outcome is what a stop or destroy did. The zero Outcome is Unknown, and an error comes with Unknown only.
 type Outcome uint8
 
-// The three outcomes.
+// The outcomes. A stop, destroy or mark ends in one of them; Unknown comes with the error that says why.
 const (
 	Unknown Outcome = iota // it could not be told whether the instance is still there
 	Stopped                // this call ended it
-	Gone                   // it was not there, or another instance has taken its id
+	Gone                   // it was not there (for Stop and Mark: not running), or another instance has taken its id
+	Marked                 // by Mark only: the pin is kept and the lifetime has begun anew
 )
 
-// String returns the word that the wire uses: "unknown", "stopped" or "gone".
+// String returns the word that the wire uses: "unknown", "stopped" or "gone"; "marked" never reaches it.
 func (o Outcome) String() string {
 	switch o {
 	case Stopped:
 		return "stopped"
 	case Gone:
 		return "gone"
+	case Marked:
+		return "marked"
 	default:
 		return "unknown"
 	}
@@ -71,9 +74,11 @@ type Endpoint struct {
 }
 
 // Sandbox is what the backend has. It carries the Spec back, as the labels of an engine do; Env is not carried.
+// A stopped sandbox carries the Ref of the instance that ran last, and its Tenant.
 type Sandbox struct {
 	Spec
-	Created  time.Time
+	Created  time.Time // of this instance: a resume is a new one
+	Renewed  time.Time // when the lifetime that TTL counts began: Created, or the last Mark
 	Running  bool
 	Resumed  bool // by Create only: the workspace existed already
 	Endpoint Endpoint
@@ -87,9 +92,10 @@ type Snapshot struct {
 
 // Backend is implemented by whatever runs sandboxes. It is safe for concurrent use.
 type Backend interface {
-	// Create makes and starts a sandbox, or resumes a stopped one of the same id under the new instance.
+	// Create makes and starts a sandbox, or resumes a stopped one of the same id and tenant under the new instance.
+	// An id that runs, is being created, or is another tenant's is ErrConflict, whatever the instance.
 	Create(ctx context.Context, s Spec) (Sandbox, error)
-	// List returns all sandboxes of this owner, running and stopped; with ids it may answer for these alone.
+	// List returns all sandboxes of this owner, running and stopped, or an error; with ids it may answer for these alone.
 	List(ctx context.Context, ids ...string) (Snapshot, error)
 	// Stop releases the compute of one instance and keeps its workspace.
 	Stop(ctx context.Context, r Ref) (Outcome, error)
@@ -101,6 +107,6 @@ type Backend interface {
 
 // Marker is implemented by backends that keep a pin and a lifetime where a restart and other replicas find them.
 type Marker interface {
-	// Mark sets the pin of an instance and starts its lifetime anew.
+	// Mark sets the pin of a running instance and starts its lifetime anew; it answers Marked, Gone, or Unknown with an error.
 	Mark(ctx context.Context, r Ref, pinned bool) (Outcome, error)
 }
