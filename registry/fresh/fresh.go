@@ -1,0 +1,195 @@
+// Package fresh shares runs of one function so that no caller is answered by a run that began before it asked.
+//
+// The fault it prevents: a caller that finds a run in progress and joins it is answered with what was true before
+// it asked. An object created in between is then "not found", although it lives. Deduplicating callers by key, as
+// singleflight does, has this fault by design: it is right for measurements and wrong for lookups.
+//
+// A [Coalescer] therefore promises instead of joining. At most one run is in progress and at most one more is
+// promised. Whoever asks while a run is in progress waits for the promised one, which starts when the running one
+// has returned, whatever it returned:
+//
+//	run 1    |=========|
+//	run 2              |=========|
+//	caller A ^ starts run 1, is answered by it
+//	caller B    ^ too late for run 1: run 2 is promised
+//	caller C       ^ shares run 2
+//
+// The load is bounded (one run at a time, however many callers) and so is the wait: a caller is answered within two
+// budgets plus [Config].MinInterval, the rest of the current run and then its own.
+//
+// What it does not do: it keeps no result. A call after a run has returned starts another.
+package fresh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"go.uber.org/zap"
+)
+
+var (
+	// ErrClosed is returned when the coalescer was closed or its base context ended.
+	ErrClosed = errors.New("fresh: closed")
+	// ErrBudget is returned when a run did not answer within its budget, whether or not the work has returned.
+	ErrBudget = errors.New("fresh: run exceeded its budget")
+	// ErrGoexit is the Value of the PanicError that callers get when the work ended its goroutine.
+	ErrGoexit = errors.New("fresh: work called runtime.Goexit")
+)
+
+const defaultBudget = 15 * time.Second
+
+// Config holds the optional settings of a Coalescer. The zero Config is usable.
+type Config struct {
+	// Base is the parent of the context of every run; nil means context.Background. Its values are what the work
+	// sees, never those of a caller. When it ends the coalescer closes, without the wait that Close adds.
+	Base context.Context
+	// Budget bounds one run; 0 means 15 s. At its end the run's context is cancelled with ErrBudget as its cause and
+	// its callers are answered ErrBudget, even if the work goes on. New panics if it is negative.
+	Budget time.Duration
+	// MinInterval is the least time between the starts of two runs; 0 means none. New panics if it is negative.
+	MinInterval time.Duration
+	// Clock measures Budget and MinInterval; nil means the real one. Contexts carry no deadline, only a cancellation,
+	// so that a clock of a test does not reach the sockets of the work.
+	Clock clock.Clock
+	// Logger is told of a run that exceeds its budget and of a panic that no caller was left to receive; nil is silent.
+	Logger *zap.Logger
+}
+
+// Coalescer runs at most one call of its work and promises at most one more, which all later callers share.
+// Use New; the zero Coalescer is not usable. It is safe for concurrent use and has no goroutine while no run is in progress.
+type Coalescer[K comparable, T any] struct {
+	work   func(context.Context, []K) (T, error)
+	budget time.Duration
+	pace   time.Duration // Config.MinInterval
+	clock  clock.Clock
+	log    *zap.Logger
+
+	base   context.Context // parent of every run
+	cancel context.CancelCauseFunc
+	unhook func() bool    // stops listening for the end of Config.Base
+	works  sync.WaitGroup // one for each work that has not returned; added to under mu and never once closed
+
+	mu        sync.Mutex // guards the fields below; neither the work nor the logger is called under it
+	running   *run[K, T] // started and not returned
+	next      *run[K, T] // promised
+	wedged    bool       // running is over its budget
+	closed    bool
+	lastStart time.Time    // of the latest run, if stats.Runs > 0
+	timer     *clock.Timer // calls wake at the earliest thing due; stopped while nothing is
+	stats     Stats        // the counters only
+}
+
+// New returns a Coalescer of work. keys is the deduplicated union, in no particular order, of what the waiters of this
+// run asked for, or nil when one of them wants everything. At the end of ctx the work should return; if it does not, its
+// callers are answered all the same, but the next run cannot start before it has. It must not call Close.
+//
+// New panics if work is nil or a duration of cfg is negative.
+func New[K comparable, T any](work func(ctx context.Context, keys []K) (T, error), cfg Config) *Coalescer[K, T] {
+	if work == nil {
+		panic("fresh: nil work")
+	}
+	if cfg.Budget < 0 || cfg.MinInterval < 0 {
+		panic(fmt.Sprintf("fresh: negative Budget %v or MinInterval %v", cfg.Budget, cfg.MinInterval))
+	}
+	c := &Coalescer[K, T]{work: work, budget: cfg.Budget, pace: cfg.MinInterval, clock: cfg.Clock, log: cfg.Logger}
+	if c.budget == 0 {
+		c.budget = defaultBudget
+	}
+	if c.clock == nil {
+		c.clock = clock.New()
+	}
+	if c.log == nil {
+		c.log = zap.NewNop()
+	}
+	parent := cfg.Base
+	if parent == nil {
+		parent = context.Background()
+	}
+	c.mu.Lock() // both callbacks below may run at once and read what is being set
+	defer c.mu.Unlock()
+	c.base, c.cancel = context.WithCancelCause(parent)
+	c.timer = c.clock.AfterFunc(c.budget, c.wake)
+	c.timer.Stop()
+	c.unhook = context.AfterFunc(parent, c.shutdown)
+	return c
+}
+
+// Do returns the result of a run that began after Do was called. The result may be shared with other callers, so T is
+// read-only. No keys means everything; keys must not be changed before Do returns.
+//
+// ctx bounds the wait of this caller only: at its end Do returns its error, and if nobody else waits for the run, a
+// promised one is dropped and a running one is cancelled. Other errors are ErrClosed, ErrBudget and those of the work.
+// If the work panics or calls runtime.Goexit, Do panics with a *PanicError.
+func (c *Coalescer[K, T]) Do(ctx context.Context, keys ...K) (t T, err error) {
+	if err := ctx.Err(); err != nil {
+		return t, err
+	}
+	r := c.join(keys)
+	if r == nil {
+		return t, ErrClosed
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		if !c.leave(r, keys) {
+			return t, ctx.Err()
+		}
+	}
+	if r.panicked != nil {
+		panic(r.panicked)
+	}
+	return r.val, r.err
+}
+
+// Stats returns a snapshot of the counters.
+func (c *Coalescer[K, T]) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Running, s.Promised, s.Wedged = c.running != nil, c.next != nil, c.wedged
+	if c.running != nil && !c.running.answered {
+		s.Waiters = c.running.waiters
+	}
+	if c.next != nil {
+		s.Waiters += c.next.waiters
+	}
+	return s
+}
+
+// Close answers every waiter ErrClosed, cancels the run and waits until the work has returned. It may be called twice.
+func (c *Coalescer[K, T]) Close() {
+	c.shutdown()
+	c.works.Wait()
+}
+
+// Stats counts what a Coalescer did.
+type Stats struct {
+	Runs         uint64 // started
+	Failed       uint64 // returned an error, panicked or exceeded the budget while somebody waited
+	Cancelled    uint64 // cancelled because nobody waited any more
+	NeverStarted uint64 // promises dropped: their waiters left, or the run before them was wedged for too long
+	Waiters      int    // callers waiting now
+	Running      bool   // a run has started and not returned
+	Promised     bool   // another will follow
+	Wedged       bool   // the run is over its budget and has not returned
+}
+
+// PanicError is what Do panics with when the work panicked.
+type PanicError struct {
+	Value any    // what the work panicked with, or ErrGoexit
+	Stack []byte // of the work
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("fresh: work panicked: %v\n\n%s", e.Value, e.Stack)
+}
+
+// Unwrap returns Value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
