@@ -1,0 +1,50 @@
+package probe
+
+import "time"
+
+// State is the damped opinion; the zero State is Unknown.
+type State uint8
+
+// The states of a Probe. From Unknown it goes Up or Down, and never back.
+const (
+	Unknown State = iota
+	Up
+	Down
+)
+
+// String returns the state in lower case.
+func (s State) String() string {
+	switch s {
+	case Up:
+		return "up"
+	case Down:
+		return "down"
+	default:
+		return "unknown"
+	}
+}
+
+// Status is one finished measurement and the state after it. The zero Status is that of a Probe that has not measured.
+type Status struct {
+	State State
+	Err   error         // of the measurement; a single failure need not change the state
+	At    time.Time     // when it ended
+	Took  time.Duration // up to its end; for ErrBudget, what was waited
+}
+
+// Result is a Status with the measured value, as the check returned it.
+type Result[T any] struct {
+	Status
+	Value T
+}
+
+// Stats counts what a Probe did.
+type Stats struct {
+	Checks uint64 // started
+	Failed uint64 // measurements with an error, ErrBudget included
+	Joined uint64 // calls of Get answered by a measurement that another call had begun
+	Cached uint64 // calls of Get answered by the result that was kept
+
+	Running bool // a check is outstanding
+	Wedged  bool // it is, and its budget is over
+}
