@@ -1,0 +1,79 @@
+package sweep
+
+import (
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+)
+
+// Activity tells for how long one object has been idle. It lives in the object's record, is safe for concurrent use, and
+// must not be copied after first use. The zero Activity uses the real clock and counts from its first use.
+type Activity struct {
+	Clock clock.Clock // nil: the real one
+	Start time.Time   // when the object was created: it is idle from then on; zero: at the first call of a method
+
+	mu   sync.Mutex // guards the fields below
+	last time.Time  // end of the last activity; zero until first use
+	pins int
+}
+
+// Begin pins the object, which is not idle until end is called. end(true) says that the work was activity: idleness counts
+// from now. end(false) says that it was none, like a failed request, a list or a probe: idleness counts on as if nothing
+// had been. The first call of end counts, later ones do nothing.
+func (a *Activity) Begin() (end func(active bool)) {
+	now := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.startLocked(now)
+	a.pins++
+	var once sync.Once
+	return func(active bool) { once.Do(func() { a.end(active) }) }
+}
+
+func (a *Activity) end(active bool) {
+	now := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pins--
+	if active && now.After(a.last) {
+		a.last = now
+	}
+}
+
+// Pins returns how much work is in flight.
+func (a *Activity) Pins() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pins
+}
+
+// Idle returns the time since the last activity ended, or since Start; 0 while pinned. It is never negative.
+func (a *Activity) Idle() time.Duration {
+	now := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.startLocked(now)
+	if a.pins > 0 {
+		return 0
+	}
+	return max(0, now.Sub(a.last))
+}
+
+// startLocked settles when idleness began to count.
+func (a *Activity) startLocked(now time.Time) {
+	if !a.last.IsZero() {
+		return
+	}
+	a.last = a.Start
+	if a.last.IsZero() {
+		a.last = now
+	}
+}
+
+func (a *Activity) now() time.Time {
+	if a.Clock == nil {
+		return clock.New().Now()
+	}
+	return a.Clock.Now()
+}
