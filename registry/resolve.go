@@ -1,0 +1,220 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/keepwell-go/keepwell/registry/fresh"
+)
+
+// Resolve is Lookup and, on a miss, held, draining, or a list that began after the call; it waits while a Take is
+// undecided. ctx bounds the wait of this caller only.
+//
+// Errors: ErrNotFound; *HeldError while the key is being created or destroyed; ErrUnavailable, which wraps the cause;
+// and the error of ctx. A panic of list, Adopt or Observe reaches every caller it served, as a *fresh.PanicError.
+func (r *Registry[K, V]) Resolve(ctx context.Context, k K) (Entry[K, V], error) {
+	if e, ok := r.Lookup(k); ok {
+		return e, nil
+	}
+	return r.ask(ctx, k, true)
+}
+
+// Refresh is Resolve that does not trust a hit: a fresh list confirms the entry or drops it. An entry that is younger
+// than the list or than Config.Grace stays.
+func (r *Registry[K, V]) Refresh(ctx context.Context, k K) (Entry[K, V], error) {
+	return r.ask(ctx, k, false)
+}
+
+func (r *Registry[K, V]) ask(ctx context.Context, k K, trust bool) (e Entry[K, V], err error) {
+	r.mu.Lock()
+	r.stats.Misses++
+	r.mu.Unlock()
+	for {
+		rec, wait, err := r.look(k)
+		switch {
+		case err != nil:
+			return e, err
+		case rec != nil && trust:
+			return rec.Entry, nil
+		case wait == nil && rec == nil && r.cfg.Draining():
+			return e, fmt.Errorf("%w: %v: draining, so nothing was listed", ErrNotFound, k)
+		case wait == nil:
+			if e, wait, err = r.consult(ctx, k); wait == nil {
+				return e, err
+			}
+		}
+		if err := await(ctx, wait); err != nil {
+			return e, err
+		}
+	}
+}
+
+func await(ctx context.Context, ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// look returns what is known of k without a list: what is registered, what to wait for before looking again, or that it
+// is held.
+func (r *Registry[K, V]) look(k K) (*record[K, V], <-chan struct{}, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.holds[k]
+	if h == nil {
+		return r.load(k), nil, nil
+	}
+	if wait := h.waitLocked(); wait != nil {
+		return nil, wait, nil
+	}
+	return nil, nil, h.heldLocked()
+}
+
+// consult answers k from a list that begins now or later. A channel says that k got into transition meanwhile: look
+// again when it is closed.
+func (r *Registry[K, V]) consult(ctx context.Context, k K) (Entry[K, V], <-chan struct{}, error) {
+	rd := r.begin()
+	defer r.end(rd)
+	l, err := r.lists.Do(ctx, k)
+	if err != nil {
+		return Entry[K, V]{}, nil, unavailable(ctx, err)
+	}
+	f := r.apply(ctx, k, l, rd)
+	if f.panicked != nil {
+		panic(f.panicked)
+	}
+	return f.entry, f.wait, f.err
+}
+
+func (r *Registry[K, V]) begin() *reader {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fence.begin()
+}
+
+func (r *Registry[K, V]) end(rd *reader) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fence.end(rd)
+}
+
+// unavailable says that the registry could not tell, unless it is the caller who left.
+func unavailable(ctx context.Context, err error) error {
+	if err == ctx.Err() {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// finding is what holds for a key after a list was applied to it: an entry, something to wait for before looking again,
+// an error or a panic.
+type finding[K comparable, V any] struct {
+	entry    Entry[K, V]
+	wait     <-chan struct{}
+	err      error
+	panicked *fresh.PanicError
+	adopted  bool // by this very call
+}
+
+// apply brings k in line with l and says what then holds for it. Whatever it waited for, it judges again from the start,
+// so that the younger fact wins.
+func (r *Registry[K, V]) apply(ctx context.Context, k K, l *listing[K, V], rd *reader) finding[K, V] {
+	var mine *flight[K, V]
+	for {
+		v := r.judge(k, l, rd)
+		if v.victim != nil && r.drop(v.victim) {
+			return finding[K, V]{err: fmt.Errorf("%w: %v", ErrNotFound, k)}
+		}
+		if v.victim != nil {
+			continue
+		}
+		if v.flight == nil {
+			v.adopted = mine != nil && mine.adopted
+			return v.finding
+		}
+		if v.starts {
+			mine = v.flight
+			r.launch(mine)
+		}
+		if err := r.awaitFlight(ctx, v.flight); err != nil {
+			return finding[K, V]{err: err}
+		}
+		if v.flight.answers(l) {
+			return finding[K, V]{err: v.flight.err, panicked: v.flight.panicked}
+		}
+	}
+}
+
+func (r *Registry[K, V]) awaitFlight(ctx context.Context, f *flight[K, V]) error {
+	select {
+	case <-f.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.base.Done():
+		return fmt.Errorf("%w: adopt %v: %w", ErrUnavailable, f.key, fresh.ErrClosed)
+	}
+}
+
+// verdict is a finding, or what has to be done first.
+type verdict[K comparable, V any] struct {
+	finding[K, V]
+	victim *record[K, V] // to be dropped
+	flight *flight[K, V] // to be waited for
+	starts bool          // the flight is new and has to be launched
+}
+
+// judge decides what l means for k at this moment.
+func (r *Registry[K, V]) judge(k K, l *listing[K, V], rd *reader) (v verdict[K, V]) {
+	now := r.cfg.Clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	value, listed := l.Items[k]
+	rec := r.load(k)
+	switch h := r.holds[k]; {
+	case h != nil:
+		if v.wait = h.waitLocked(); v.wait == nil {
+			v.err = h.heldLocked()
+		}
+	case rec != nil && (listed || !r.expendable(rec, l, now)):
+		v.entry = rec.Entry
+	case rec != nil && l.tells():
+		v.victim = rec
+	case r.fence.tombs[k] > l.seq:
+		if listed {
+			r.stats.Fenced++
+		}
+		v.err = fmt.Errorf("%w: %v", ErrNotFound, k)
+	case listed:
+		v.flight, v.starts, v.err = r.flightLocked(k, value, l.seq, rd)
+	case l.tells():
+		v.err = fmt.Errorf("%w: %v", ErrNotFound, k)
+	default:
+		v.err = fmt.Errorf("%w: %v is not in the list, which was incomplete", ErrUnavailable, k)
+	}
+	return v
+}
+
+// expendable reports whether rec is old enough for its absence from l to count.
+func (r *Registry[K, V]) expendable(rec *record[K, V], l *listing[K, V], now time.Time) bool {
+	return rec.seq < l.seq && now.Sub(rec.since) >= r.cfg.Grace
+}
+
+// drop removes rec if it is still what is registered, and reports whether it was.
+func (r *Registry[K, V]) drop(rec *record[K, V]) bool {
+	r.mu.Lock()
+	if r.load(rec.Key) != rec {
+		r.mu.Unlock()
+		return false
+	}
+	h := r.holdLocked(rec.Key, rec)
+	h.busy = true
+	r.stats.Dropped++
+	r.mu.Unlock()
+	h.settle(nil)
+	return true
+}

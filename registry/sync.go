@@ -1,0 +1,126 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"go.uber.org/zap"
+)
+
+// Report says what a Sync saw and did. The zero Report saw nothing and proves nothing.
+type Report[K comparable, V any] struct {
+	Snapshot[K, V]
+	Adopted  int // registered by this Sync
+	Declined int // refused by Adopt, with ErrNotAdoptable
+	Failed   int // Adopt failed; the next list tries again
+	Dropped  int // absent
+	r        *Registry[K, V]
+}
+
+// Has says whether k was listed, or is registered or in transition now: the set to reconcile a quota with.
+func (rep Report[K, V]) Has(k K) bool {
+	if _, listed := rep.Items[k]; listed {
+		return true
+	}
+	return rep.r != nil && rep.r.knows(k)
+}
+
+func (r *Registry[K, V]) knows(k K) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.holds[k] != nil || r.load(k) != nil
+}
+
+// CapError is returned by Sync when more entries are absent than Config.Cap lets it drop: it has dropped none.
+type CapError struct {
+	Absent int // registered, and absent from a complete list
+	Known  int // registered
+	Max    int // how many of them could have been dropped
+}
+
+func (e *CapError) Error() string {
+	return fmt.Sprintf("registry: %d of %d entries are absent from the list, more than the cap of %d: none was dropped", e.Absent, e.Known, e.Max)
+}
+
+// Sync makes one fresh list, drops what a complete list lacks and adopts what is new; draining, it does nothing and
+// returns the zero Report. Adoptions are made one after the other. Keys in transition are left alone.
+//
+// Errors: ErrUnavailable, with nothing changed; *CapError, with nothing dropped; and the error of ctx, with the Report so
+// far. A failed adoption is no error of Sync: it is counted and logged, and so is one that panicked.
+func (r *Registry[K, V]) Sync(ctx context.Context) (rep Report[K, V], err error) {
+	if r.cfg.Draining() {
+		return rep, nil
+	}
+	rd := r.begin()
+	defer r.end(rd)
+	l, err := r.lists.Do(ctx)
+	if err != nil {
+		return rep, unavailable(ctx, err)
+	}
+	rep.Snapshot, rep.r = l.Snapshot, r
+	capped := r.dropAbsent(l, &rep)
+	return rep, errors.Join(capped, r.adoptNew(ctx, l, rd, &rep))
+}
+
+func (r *Registry[K, V]) dropAbsent(l *listing[K, V], rep *Report[K, V]) error {
+	if !l.Complete {
+		return nil
+	}
+	known, absent := r.absent(l)
+	if limit := int(math.Ceil(r.cfg.Cap * float64(known))); len(absent) > limit {
+		err := &CapError{Absent: len(absent), Known: known, Max: limit}
+		r.cfg.Logger.Warn("registry: too many entries are absent; none is dropped",
+			zap.Int("absent", err.Absent), zap.Int("known", err.Known), zap.Int("max", err.Max))
+		return err
+	}
+	for _, rec := range absent {
+		if r.drop(rec) {
+			rep.Dropped++
+		}
+	}
+	return nil
+}
+
+// absent returns how many entries there are and which of them l proves to be gone.
+func (r *Registry[K, V]) absent(l *listing[K, V]) (known int, gone []*record[K, V]) {
+	now := r.cfg.Clock.Now()
+	fenced := uint64(0)
+	r.live.Range(func(_, v any) bool {
+		rec := v.(*record[K, V])
+		known++
+		switch _, listed := l.Items[rec.Key]; {
+		case listed:
+		case r.expendable(rec, l, now):
+			gone = append(gone, rec)
+		case rec.seq > l.seq:
+			fenced++
+		}
+		return true
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Fenced += fenced
+	return known, gone
+}
+
+func (r *Registry[K, V]) adoptNew(ctx context.Context, l *listing[K, V], rd *reader, rep *Report[K, V]) error {
+	for k := range l.Items {
+		if r.load(k) != nil {
+			continue
+		}
+		f := r.apply(ctx, k, l, rd)
+		switch {
+		case f.adopted:
+			rep.Adopted++
+		case f.err != nil && f.err == ctx.Err():
+			return f.err
+		case errors.Is(f.err, ErrNotAdoptable):
+			rep.Declined++
+		case f.panicked != nil || errors.Is(f.err, ErrUnavailable):
+			rep.Failed++
+		}
+	}
+	return nil
+}
