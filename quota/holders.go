@@ -28,15 +28,15 @@ func (l *Ledger[K, C]) Holders() iter.Seq[Holder[K, C]] {
 	}
 }
 
-// held returns copies of the slots in use, in the order of their admission.
-func (l *Ledger[K, C]) held() []slot[K, C] {
+// held returns what the slots in use hold, in the order of their admission.
+func (l *Ledger[K, C]) held() []entry[K, C] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]slot[K, C], 0, len(l.slots))
+	all := make([]entry[K, C], 0, len(l.slots))
 	for _, s := range l.slots {
-		all = append(all, *s)
+		all = append(all, s.entry)
 	}
-	slices.SortFunc(all, func(a, b slot[K, C]) int { return cmp.Compare(a.admission, b.admission) })
+	slices.SortFunc(all, func(a, b entry[K, C]) int { return cmp.Compare(a.admission, b.admission) })
 	return all
 }
 

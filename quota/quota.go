@@ -65,18 +65,22 @@ type Ledger[K comparable, C any] struct {
 	stats      Stats              // without Used
 }
 
-// slot is one counted claim, or a free place for one.
+// slot is a place for one counted claim. Tokens point to it, also when it is free or stands for another claim.
 type slot[K comparable, C any] struct {
-	ledger *Ledger[K, C]
+	ledger      *Ledger[K, C] // never written again: tokens read it without the lock
+	entry[K, C]               // guarded by ledger.mu
+}
 
+// entry is what a slot holds.
+type entry[K comparable, C any] struct {
 	admission uint64 // 0 while free
 	key       K
 	claim     C
 	state     State
 	since     time.Time
-	lived     Mark     // the moment it last became live, or was last adopted
-	charges   []charge // by position in limits
-	next      *slot[K, C]
+	lived     Mark        // the moment it last became live, or was last adopted
+	charges   []charge    // by position in limits
+	next      *slot[K, C] // in the free list
 }
 
 // charge is what one claim uses of one limit.
@@ -270,7 +274,7 @@ func (l *Ledger[K, C]) refundLocked(s *slot[K, C]) {
 func (l *Ledger[K, C]) releaseLocked(s *slot[K, C]) {
 	l.refundLocked(s)
 	delete(l.slots, s.key)
-	*s = slot[K, C]{ledger: l, charges: s.charges[:0], next: l.free}
+	s.entry = entry[K, C]{charges: s.charges[:0], next: l.free}
 	l.free = s
 }
 
