@@ -1,0 +1,134 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"go.uber.org/zap"
+)
+
+// call names one call for errors and logs.
+type call struct {
+	name, id string
+	budget   time.Duration
+}
+
+func (c call) String() string {
+	if c.id == "" {
+		return c.name
+	}
+	return fmt.Sprintf("%s %q", c.name, c.id)
+}
+
+// result is what a call came to.
+type result[T any] struct {
+	v     T
+	err   error
+	cause error // why the call's context had ended when it returned; nil: it had not
+	died  error // it panicked or left by runtime.Goexit
+}
+
+// within runs f under the call's budget, in a goroutine of its own so that it can be left behind.
+func within[T any](ctx context.Context, bs Budgets, c call, f func(context.Context) (T, error)) (T, error) {
+	if c.budget < 0 {
+		return f(ctx)
+	}
+	bctx, end := withBudget(ctx, bs.Clock, c)
+	start := bs.Clock.Now()
+	answer := make(chan result[T])
+	bs.Running.Add(1)
+	go func() { // ends when f returns
+		defer bs.Running.Done()
+		defer end()
+		var r result[T]
+		defer func() { // deferred for the sake of Goexit
+			select {
+			case answer <- r:
+			case <-bctx.Done():
+				bs.straggled(c, bs.Clock.Since(start), r.err, r.died)
+			}
+		}()
+		r.run(bctx, c, f)
+	}()
+	select {
+	case r := <-answer:
+		return r.get(c)
+	case <-bctx.Done():
+		cause := context.Cause(bctx)
+		bs.Logger.Warn("backend call left behind", zap.Stringer("call", c), zap.Error(cause))
+		return result[T]{err: bctx.Err(), cause: cause}.get(c)
+	}
+}
+
+func (r *result[T]) run(ctx context.Context, c call, f func(context.Context) (T, error)) {
+	r.died = fmt.Errorf("backend: %s left by runtime.Goexit", c)
+	defer func() {
+		if p := recover(); p != nil {
+			r.died = fmt.Errorf("backend: %s panicked: %v\n\n%s", c, p, debug.Stack())
+		}
+	}()
+	r.v, r.err = f(ctx)
+	r.died, r.cause = nil, context.Cause(ctx)
+}
+
+// get hands the result to the caller. What a call says because its context has ended is told as the reason of that end.
+func (r result[T]) get(c call) (T, error) {
+	if r.died != nil {
+		panic(r.died)
+	}
+	var none T
+	switch {
+	case r.cause == nil || !errors.Is(r.err, context.Canceled) && !errors.Is(r.err, context.DeadlineExceeded):
+		return r.v, r.err
+	case errors.Is(r.cause, ErrBudget):
+		return none, r.cause
+	default:
+		return none, fmt.Errorf("backend: %s: its effect is unknown: %w", c, r.err)
+	}
+}
+
+// straggled tells the true result of a call whose caller has gone.
+func (bs Budgets) straggled(c call, took time.Duration, err, died error) {
+	if died != nil {
+		bs.Logger.Error("backend call ended after its caller", zap.Stringer("call", c), zap.Duration("took", took), zap.Error(died))
+		return
+	}
+	bs.Logger.Info("backend call ended after its caller", zap.Stringer("call", c), zap.Duration("took", took), zap.Error(err))
+}
+
+// budgetContext is a context with a deadline of an injected clock. clock.Mock has one too, whose Err is a data race.
+type budgetContext struct {
+	context.Context
+	deadline time.Time
+}
+
+// withBudget returns a context that ends with ctx or, caused by an ErrBudget, at the budget; end releases it.
+func withBudget(ctx context.Context, c clock.Clock, of call) (b budgetContext, end func()) {
+	inner, cancel := context.WithCancelCause(ctx)
+	deadline := c.Now().Add(of.budget)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	timer := c.AfterFunc(of.budget, func() {
+		cancel(fmt.Errorf("%w: %s got no answer within %s, its effect is unknown", ErrBudget, of, of.budget))
+	})
+	return budgetContext{inner, deadline}, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+func (c budgetContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Err is what a deadline gives, for the clients that tell the two apart.
+func (c budgetContext) Err() error {
+	err := c.Context.Err()
+	if err != nil && errors.Is(context.Cause(c.Context), ErrBudget) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
