@@ -68,10 +68,10 @@ type Coalescer[K comparable, T any] struct {
 	clock  clock.Clock
 	log    *zap.Logger
 
-	base   context.Context // parent of every run
-	cancel context.CancelCauseFunc
-	unhook func() bool    // stops listening for the end of Config.Base
-	works  sync.WaitGroup // one for each work that has not returned; added to under mu and never once closed
+	base   context.Context // Config.Base
+	values context.Context // of every run: base without its end, which shutdown passes on
+	unhook func() bool     // stops listening for the end of base
+	works  sync.WaitGroup  // one for each work that has not returned; added to under mu and never once closed
 
 	mu        sync.Mutex // guards the fields below; neither the work nor the logger is called under it
 	running   *run[K, T] // started and not returned
@@ -79,7 +79,8 @@ type Coalescer[K comparable, T any] struct {
 	wedged    bool       // running is over its budget
 	closed    bool
 	lastStart time.Time    // of the latest run, if stats.Runs > 0
-	timer     *clock.Timer // calls wake at the earliest thing due; stopped while nothing is
+	timer     *clock.Timer // calls wake
+	armed     time.Time    // when timer fires at the latest; zero while it is not set
 	stats     Stats        // the counters only
 }
 
@@ -105,16 +106,15 @@ func New[K comparable, T any](work func(ctx context.Context, keys []K) (T, error
 	if c.log == nil {
 		c.log = zap.NewNop()
 	}
-	parent := cfg.Base
-	if parent == nil {
-		parent = context.Background()
+	if c.base = cfg.Base; c.base == nil {
+		c.base = context.Background()
 	}
-	c.mu.Lock() // both callbacks below may run at once and read what is being set
+	c.values = context.WithoutCancel(c.base)
+	c.mu.Lock() // both callbacks may come at once, and read what is being set
 	defer c.mu.Unlock()
-	c.base, c.cancel = context.WithCancelCause(parent)
 	c.timer = c.clock.AfterFunc(c.budget, c.wake)
 	c.timer.Stop()
-	c.unhook = context.AfterFunc(parent, c.shutdown)
+	c.unhook = context.AfterFunc(c.base, c.shutdown)
 	return c
 }
 

@@ -3,7 +3,9 @@ package fresh
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,14 +15,13 @@ import (
 // Coalescer.mu guards it, except for the last group once done is closed.
 type run[K comparable, T any] struct {
 	made       time.Time // when its first waiter came
-	due        time.Time // started: when its waiters are answered ErrBudget; promised: the same, set while wedged
+	due        time.Time // when its waiters are answered ErrBudget; while promised, only if the running one is wedged
 	waiters    int
 	everything int       // waiters that asked for everything
 	wanted     map[K]int // waiters by key, duplicates counted
 
 	ctx      context.Context // from its start on
 	cancel   context.CancelCauseFunc
-	keys     []K
 	deserted bool // cancelled because nobody waited
 
 	answered bool
@@ -30,7 +31,7 @@ type run[K comparable, T any] struct {
 	panicked *PanicError
 }
 
-// join adds a waiter to the promised run and starts it if nothing stands in its way; nil when closed.
+// join starts a run for the caller, or adds it to the promised one if something stands in the way of a start; nil when closed.
 func (c *Coalescer[K, T]) join(keys []K) *run[K, T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,12 +44,15 @@ func (c *Coalescer[K, T]) join(keys []K) *run[K, T] {
 	}
 	now := c.clock.Now()
 	r := &run[K, T]{made: now, done: make(chan struct{})}
-	if c.wedged {
+	if c.running == nil && !now.Before(c.readyLocked()) {
+		r.waiters = 1
+		c.startLocked(r, distinct(keys), now)
+	} else {
+		r.add(keys)
 		r.due = now.Add(c.budget)
+		c.next = r
 	}
-	r.add(keys)
-	c.next = r
-	c.advanceLocked(now)
+	c.armLocked(now)
 	return r
 }
 
@@ -67,7 +71,6 @@ func (r *run[K, T]) add(keys []K) {
 }
 
 func (r *run[K, T]) remove(keys []K) {
-	r.waiters--
 	if len(keys) == 0 {
 		r.everything--
 	}
@@ -78,6 +81,24 @@ func (r *run[K, T]) remove(keys []K) {
 	}
 }
 
+// union returns the keys that the waiters want, each once; nil if one of them wants everything.
+func (r *run[K, T]) union() []K {
+	if r.everything > 0 {
+		return nil
+	}
+	return slices.Collect(maps.Keys(r.wanted))
+}
+
+// distinct is union for the one caller of a run that starts at once.
+func distinct[K comparable](keys []K) []K {
+	if len(keys) <= 1 {
+		return slices.Clone(keys)
+	}
+	r := run[K, struct{}]{}
+	r.add(keys)
+	return r.union()
+}
+
 // leave takes a waiter back. It reports whether the run was answered first: an answer that is there wins.
 func (c *Coalescer[K, T]) leave(r *run[K, T], keys []K) (answered bool) {
 	c.mu.Lock()
@@ -85,14 +106,14 @@ func (c *Coalescer[K, T]) leave(r *run[K, T], keys []K) (answered bool) {
 	if r.answered {
 		return true
 	}
-	r.remove(keys)
+	r.waiters--
 	switch {
-	case r.waiters > 0:
+	case r == c.next && r.waiters > 0:
+		r.remove(keys)
 	case r == c.next:
 		c.next = nil
 		c.stats.NeverStarted++
-		c.armLocked()
-	default:
+	case r.waiters == 0:
 		r.deserted = true
 		c.stats.Cancelled++
 		r.cancel(context.Canceled)
@@ -100,12 +121,14 @@ func (c *Coalescer[K, T]) leave(r *run[K, T], keys []K) (answered bool) {
 	return false
 }
 
-// advanceLocked starts the promised run if the slot is free and the pace allows it, and sets the timer for what is due next.
+// advanceLocked starts the promised run if the slot is free and the pace allows it, and sees to it that wake is called
+// when the next thing is due.
 func (c *Coalescer[K, T]) advanceLocked(now time.Time) {
-	if c.next != nil && c.running == nil && c.base.Err() == nil && !now.Before(c.readyLocked()) {
-		c.startLocked(now)
+	if r := c.next; r != nil && c.running == nil && c.base.Err() == nil && !now.Before(c.readyLocked()) {
+		c.next = nil
+		c.startLocked(r, r.union(), now)
 	}
-	c.armLocked()
+	c.armLocked(now)
 }
 
 // readyLocked returns the earliest moment at which the next run may start.
@@ -116,30 +139,17 @@ func (c *Coalescer[K, T]) readyLocked() time.Time {
 	return c.lastStart.Add(c.pace)
 }
 
-// startLocked makes the promised run the running one. From here on nobody joins it, so every waiter came before its work
-// begins, and those that have left are no longer in the union.
-func (c *Coalescer[K, T]) startLocked(now time.Time) {
-	r := c.next
-	c.running, c.next = r, nil
+// startLocked makes r the running run. From here on nobody joins it, so every waiter came before its work begins; keys
+// are those of the waiters that are still there.
+func (c *Coalescer[K, T]) startLocked(r *run[K, T], keys []K, now time.Time) {
+	c.running = r
 	c.lastStart = now
 	c.stats.Runs++
 	// A promise that waited behind a wedged run has less than a budget left: nobody waits longer than two.
 	r.due = earlier(now.Add(c.budget), r.made.Add(c.budget).Add(c.budget).Add(c.pace))
-	if r.everything == 0 {
-		r.keys = r.union()
-	}
-	r.ctx, r.cancel = context.WithCancelCause(c.base)
+	r.ctx, r.cancel = context.WithCancelCause(c.values)
 	c.works.Add(1)
-	go c.execute(r) // ends when the work returns; Close waits for it
-}
-
-// union returns the keys wanted, each once.
-func (r *run[K, T]) union() []K {
-	keys := make([]K, 0, len(r.wanted))
-	for k := range r.wanted {
-		keys = append(keys, k)
-	}
-	return keys
+	go c.execute(r, keys) // ends when the work returns; Close waits for it
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -150,30 +160,36 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // execute calls the work and settles the run however the work ends.
-func (c *Coalescer[K, T]) execute(r *run[K, T]) {
+func (c *Coalescer[K, T]) execute(r *run[K, T], keys []K) {
 	defer c.works.Done()
-	var val T
-	var err error
 	returned := false
 	defer func() {
-		var panicked *PanicError
 		if !returned {
-			panicked = &PanicError{Value: recover(), Stack: debug.Stack()}
-			if panicked.Value == nil { // a panic with nil arrives as a *runtime.PanicNilError
-				panicked.Value = ErrGoexit
-			}
+			c.fail(r, recover())
 		}
-		c.settle(r, val, err, panicked)
 	}()
-	val, err = c.work(r.ctx, r.keys)
+	val, err := c.work(r.ctx, keys)
 	returned = true
+	c.settle(r, val, err, nil)
 }
 
-// settle answers r, frees the slot and lets the promised run follow.
-func (c *Coalescer[K, T]) settle(r *run[K, T], val T, err error, panicked *PanicError) {
+// fail settles a run whose work did not return. A panic with nil arrives here as a *runtime.PanicNilError.
+func (c *Coalescer[K, T]) fail(r *run[K, T], value any) {
+	if value == nil {
+		value = ErrGoexit
+	}
+	var val T
+	p := &PanicError{Value: value, Stack: debug.Stack()}
+	if !c.settle(r, val, nil, p) {
+		c.log.Error("fresh: work panicked with no caller left to tell", zap.Any("panic", p.Value), zap.ByteString("stack", p.Stack))
+	}
+}
+
+// settle answers r, frees the slot and lets the promised run follow. It reports whether anybody heard the answer.
+func (c *Coalescer[K, T]) settle(r *run[K, T], val T, err error, panicked *PanicError) (heard bool) {
 	c.mu.Lock()
 	c.running, c.wedged = nil, false
-	heard := !r.answered && !r.deserted
+	heard = !r.answered && !r.deserted
 	if heard {
 		r.val, r.err, r.panicked = val, err, panicked
 		if err != nil || panicked != nil {
@@ -181,18 +197,12 @@ func (c *Coalescer[K, T]) settle(r *run[K, T], val T, err error, panicked *Panic
 		}
 	}
 	c.answerLocked(r)
-	r.cancel(context.Canceled)
 	if c.next != nil {
-		c.next.due = time.Time{}
 		c.advanceLocked(c.clock.Now())
-	} else {
-		c.armLocked()
 	}
 	c.mu.Unlock()
-	if panicked != nil && !heard {
-		c.log.Error("fresh: work panicked with no caller left to tell",
-			zap.Any("panic", panicked.Value), zap.ByteString("stack", panicked.Stack))
-	}
+	r.cancel(context.Canceled)
+	return heard
 }
 
 func (c *Coalescer[K, T]) answerLocked(r *run[K, T]) {
@@ -203,10 +213,12 @@ func (c *Coalescer[K, T]) answerLocked(r *run[K, T]) {
 }
 
 // wake does what has become due: it ends budgets and starts a promise that waited for the pace. It looks at the state
-// rather than at why it was called, so a timer that fires late or for nothing does no harm.
+// rather than at why it was called, so a timer that fires late or for nothing does no harm, and a Mock that forgets a
+// reset while it fires is set again.
 func (c *Coalescer[K, T]) wake() {
 	c.mu.Lock()
 	now := c.clock.Now()
+	c.armed = time.Time{}
 	over := !c.closed && c.running != nil && !c.wedged && !now.Before(c.running.due)
 	if over {
 		c.expireLocked(now)
@@ -246,25 +258,24 @@ func (c *Coalescer[K, T]) budgetError() error {
 	return fmt.Errorf("%w of %v", ErrBudget, c.budget)
 }
 
-// armLocked sets the timer to the earliest thing that wake would do. It does so each time anew: a Mock that fires while
-// it is reset forgets the reset, and then it is wake that repairs it.
-func (c *Coalescer[K, T]) armLocked() {
+// armLocked sees to it that wake is called when the next thing is due. A timer that is set for an earlier moment is left
+// alone, since wake looks again: so a run that ends in time costs no timer operation.
+func (c *Coalescer[K, T]) armLocked(now time.Time) {
 	var at time.Time
 	switch {
-	case c.base.Err() != nil: // shutdown is about to answer everybody
-		c.timer.Stop()
-		return
 	case c.running != nil && !c.wedged:
 		at = c.running.due
-	case c.next == nil:
-		c.timer.Stop()
+	case c.next == nil || c.base.Err() != nil:
 		return
 	case c.wedged:
 		at = c.next.due
 	default:
 		at = c.readyLocked()
 	}
-	c.timer.Reset(c.clock.Until(at))
+	if c.armed.IsZero() || at.Before(c.armed) {
+		c.armed = at
+		c.timer.Reset(at.Sub(now))
+	}
 }
 
 // shutdown answers everybody and starts nothing any more.
@@ -281,8 +292,10 @@ func (c *Coalescer[K, T]) shutdown() {
 			c.answerLocked(r)
 		}
 	}
+	if c.running != nil {
+		c.running.cancel(ErrClosed)
+	}
 	c.next = nil
 	c.timer.Stop()
-	c.cancel(ErrClosed)
 	c.unhook()
 }
