@@ -8,15 +8,22 @@ const Protocol = 2
 
 // Limits that both sides hold.
 const (
-	MaxBody      = 8 << 20  // bytes of a JSON request body
-	MaxFile      = 1 << 30  // bytes of one written file, by default
-	RingSize     = 1 << 20  // bytes of output kept for each stream of a process
-	FollowLag    = 8 << 20  // unread bytes after which a slow follower is sent a gap
-	MaxFinished  = 256      // finished processes that are remembered for each sandbox
-	MaxEnv       = 128      // names in a request's env
-	MaxEnvValue  = 32 << 10 // bytes of one value of env
-	PingSeconds  = 15       // silence after which a stream carries a ping event
-	GraceSeconds = 5        // between SIGTERM and SIGKILL, where a kill does not say
+	MaxBody      = 8 << 20   // bytes of a JSON request body
+	MaxFile      = 1 << 30   // bytes of one written file, by default
+	RingSize     = 1 << 20   // bytes of output kept for each stream of a process
+	FollowLag    = 8 << 20   // unread bytes after which a slow follower is sent a gap
+	MaxFinished  = 256       // finished processes that are remembered for each sandbox
+	MaxRunning   = 512       // processes of a sandbox that run, or whose output is still held open, at a time
+	MaxEvent     = 512 << 10 // bytes of one line of a stream, its end included
+	MaxEnv       = 128       // names in a request's env
+	MaxEnvValue  = 32 << 10  // bytes of one value of env
+	PingSeconds  = 15        // silence after which a stream carries a ping event
+	GraceSeconds = 5         // between SIGTERM and SIGKILL, where a kill does not say
+	PipeSeconds  = 2         // after its exit during which a process's output may be held open by others before it is cut short
+
+	MaxFinishedOutput = 32 << 20  // bytes of output that the finished processes of a sandbox keep between them; the oldest give way
+	MaxCommand        = 256 << 10 // bytes of a command, its arguments taken together
+	MaxTag            = 1 << 10   // bytes of a tag
 )
 
 // Headers.
