@@ -1,0 +1,211 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"go.uber.org/zap"
+
+	"github.com/keepwell-go/keepwell/backend/runner"
+	"github.com/keepwell-go/keepwell/backend/runner/spawn"
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+)
+
+// Names in the state directory. All that is not a sandbox begins with "host.".
+const (
+	sandboxesDir = "sandboxes"
+	socketFile   = "host.sock"
+	keyFile      = "host.key"   // what a caller must show: the socket's mode does not keep out a sandbox of the same user
+	lockFile     = "host.lock"  // held by the host as long as it lives
+	startFile    = "host.start" // held by whoever starts a host
+	logFile      = "host.log"
+)
+
+// ErrHosted is returned by Host when another host runner has the state directory.
+var ErrHosted = errors.New("local: another host runner has this state directory")
+
+// HostConfig holds the settings of a host runner.
+type HostConfig struct {
+	StateDir string // required
+	Version  string // of the build, for a person
+	MaxFile  int64  // bytes of one written file; 0: wire.MaxFile
+	Clock    clock.Clock
+	Logger   *zap.Logger
+}
+
+// Host runs the sandboxes of a state directory until ctx ends or a Backend sends Down; either way all of them are stopped, and
+// their workspaces kept, before it returns nil. It is what the process that Config.Command names does, and its only task: it
+// waits for every child of the process. What a former host left running is killed first.
+func Host(ctx context.Context, cfg HostConfig) error {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.New()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	dir, err := resolveDir(cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	lock, err := lockNow(filepath.Join(dir, lockFile))
+	if errors.Is(err, errLocked) {
+		return fmt.Errorf("%w: %s", ErrHosted, dir)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	key, err := makeKey(dir)
+	if err != nil {
+		return err
+	}
+	h, err := newHost(ctx, dir, key, cfg)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	return h.serve(ctx, dir, key)
+}
+
+func newHost(ctx context.Context, dir, key string, cfg HostConfig) (*host, error) {
+	st, err := openStore(filepath.Join(dir, sandboxesDir))
+	if err != nil {
+		return nil, err
+	}
+	records, err := st.load()
+	if err != nil {
+		return nil, err
+	}
+	h := &host{
+		store: st, mark: markOf(dir), clock: cfg.Clock, log: cfg.Logger, version: cfg.Version,
+		boxes: make(map[string]*box, len(records)), ended: make(chan struct{}),
+	}
+	if err := h.equip(ctx, key, cfg, records); err != nil {
+		h.close()
+		return nil, err
+	}
+	h.recover(records)
+	return h, nil
+}
+
+// equip makes what the sandboxes are run with. After an error close gives up what was made.
+func (h *host) equip(ctx context.Context, key string, cfg HostConfig, records map[string]record) (err error) {
+	if h.spawner, err = spawn.New(spawn.Config{Reap: true, Logger: cfg.Logger}); err != nil {
+		return err
+	}
+	if err := h.secure(ctx, records); err != nil {
+		return err
+	}
+	h.server = runner.New(runner.Config{
+		Spawner: h.spawner, Token: key, MaxBody: wire.MaxBody, MaxFile: cfg.MaxFile, Clock: cfg.Clock, Logger: cfg.Logger, Version: cfg.Version,
+	})
+	return nil
+}
+
+// secure claims the uids of the sandboxes, kills what a former host left behind, and finds the way that the uids have to their
+// homes.
+func (h *host) secure(ctx context.Context, records map[string]record) (err error) {
+	h.homes = h.store.dir
+	if h.spawner.Abilities().UIDs {
+		if h.uids, err = claimUIDs(h.mark, records); err != nil {
+			return err
+		}
+	}
+	if err := killStrays(ctx, h.log, h.mark, h.uids.owned(records)); err != nil {
+		return err
+	}
+	if h.uids != nil {
+		h.homes, h.unmount, err = reach(h.store.dir, h.mark)
+	}
+	return err
+}
+
+// recover takes over what load found: all of it stopped, since what a former host ran is dead. A destroy that had begun is
+// finished; what cannot be deleted stays listed, so that it can be tried again.
+func (h *host) recover(records map[string]record) {
+	for id, rec := range records {
+		b := newBox(rec.meta)
+		b.state = stopped
+		switch {
+		case rec.err != nil:
+			b.meta.ID, b.state, b.err = id, broken, rec.err
+			h.log.Error("sandbox cannot be read; its directory is kept", zap.String("id", id), zap.Error(rec.err))
+		case rec.doomed:
+			b.state = doomed
+			if err := h.store.remove(id); err == nil {
+				h.log.Info("finished a destroy", zap.String("id", id))
+				h.uids.release(rec.meta.UID)
+				continue
+			} else {
+				h.log.Error("sandbox cannot be deleted", zap.String("id", id), zap.Error(err))
+			}
+		}
+		h.boxes[id] = b
+	}
+}
+
+// serve answers until ctx ends or a down was asked for.
+func (h *host) serve(ctx context.Context, dir, key string) error {
+	ln, err := listen(dir)
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{
+		Handler:           h.routes(key),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          zap.NewStdLog(h.log),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(ln) }() // ends with srv.Close, below
+	h.log.Info("host runner serves", zap.Int("pid", os.Getpid()), zap.String("version", h.version),
+		zap.Int("sandboxes", len(h.boxes)), zap.Strings("confinement", h.confinement()))
+	select {
+	case <-ctx.Done():
+		_, err = h.down(context.WithoutCancel(ctx))
+	case <-h.ended:
+	case err = <-failed:
+		failed <- err
+		_, derr := h.down(context.WithoutCancel(ctx))
+		err = errors.Join(err, derr)
+	}
+	return errors.Join(err, finish(srv), served(<-failed))
+}
+
+// finish lets answers that are under way leave, and cuts off what does not end.
+func finish(srv *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := srv.Shutdown(ctx); err != nil {
+		return srv.Close()
+	}
+	return nil
+}
+
+func served(err error) error {
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// close gives up all that newHost took; the sandboxes were stopped before.
+func (h *host) close() {
+	if h.server != nil {
+		h.server.Close()
+	}
+	if h.spawner != nil {
+		h.spawner.Close()
+	}
+	if h.unmount != nil {
+		h.unmount()
+	}
+	h.uids.close()
+}

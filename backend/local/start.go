@@ -1,0 +1,255 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/keepwell-go/keepwell/backend"
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+)
+
+const (
+	startBudget = 15 * time.Second      // until a new host answers
+	startPoll   = 10 * time.Millisecond // between two looks at what is awaited
+	maxLog      = 1 << 20               // bytes of log above which a new one is begun
+	logTail     = 2 << 10               // bytes of it that an error shows
+)
+
+// ErrProtocol is returned when the host runner speaks another version of the protocol than this build.
+var ErrProtocol = errors.New("local: host runner of another version")
+
+// ErrConfinement is returned when RequireConfinement is set and the machine does not give it.
+var ErrConfinement = errors.New("local: confinement is required")
+
+// ensure returns when a host answers that this Backend may use; it starts one if none does.
+func (b *Backend) ensure(ctx context.Context) error {
+	got, err := b.raise(ctx)
+	if err != nil {
+		return err
+	}
+	if got.Protocol != protocol || got.Runner != wire.Protocol {
+		return fmt.Errorf("%w: the one of %s (process %d, version %s) speaks %d/%d, this build speaks %d/%d: end it with `refserver down`, which stops its sandboxes",
+			ErrProtocol, b.dir, got.PID, got.Version, got.Protocol, got.Runner, protocol, wire.Protocol)
+	}
+	if b.cfg.RequireConfinement && len(got.Missing) > 0 {
+		return fmt.Errorf("%w, and this machine lacks %s", ErrConfinement, strings.Join(got.Missing, ", "))
+	}
+	b.mu.Lock()
+	b.info = got
+	b.mu.Unlock()
+	return nil
+}
+
+// raise returns what the host says of itself, having started it if it did not answer. Of several processes that find none
+// answering, one starts it.
+func (b *Backend) raise(ctx context.Context) (info, error) {
+	got, err := b.ping(ctx)
+	if !unreached(err) {
+		return got, err
+	}
+	ctx, cancel := b.cfg.Clock.WithTimeout(ctx, startBudget)
+	defer cancel()
+	select {
+	case b.start <- struct{}{}:
+		defer func() { <-b.start }()
+	case <-ctx.Done():
+		return info{}, fmt.Errorf("local: waiting for the host runner: %w", ctx.Err())
+	}
+	lock, err := b.await(ctx, startFile)
+	if err != nil {
+		return info{}, err
+	}
+	defer lock.Close()
+	if got, err := b.ping(ctx); !unreached(err) {
+		return got, err
+	}
+	return b.launch(ctx)
+}
+
+// await takes a lock of the state directory as soon as it is free.
+func (b *Backend) await(ctx context.Context, name string) (*os.File, error) {
+	for {
+		f, err := lockNow(filepath.Join(b.dir, name))
+		if !errors.Is(err, errLocked) {
+			return f, err
+		}
+		if !b.pause(ctx) {
+			return nil, fmt.Errorf("local: %s is held by another process: %w", filepath.Join(b.dir, name), ctx.Err())
+		}
+	}
+}
+
+// pause waits a little; false when ctx has ended.
+func (b *Backend) pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-b.cfg.Clock.After(startPoll):
+		return true
+	}
+}
+
+// launch starts a host and waits until one answers. The one that answers may be another, which had not got so far.
+func (b *Backend) launch(ctx context.Context) (info, error) {
+	b.collect()
+	began := b.cfg.Clock.Now()
+	if err := b.spawn(); err != nil {
+		return info{}, err
+	}
+	for dead := false; ; {
+		got, err := b.ping(ctx)
+		if err == nil {
+			b.cfg.Logger.Info("started a host runner", zap.Int("pid", got.PID), zap.String("state", b.dir), zap.Duration("took", b.cfg.Clock.Since(began)))
+			return got, nil
+		}
+		if ctx.Err() == nil && !unreached(err) {
+			return info{}, err
+		}
+		if dead && !b.hosted() {
+			return info{}, fmt.Errorf("local: the host runner ended as soon as it was started; its log %s ends with:\n%s", b.logPath(), b.tail())
+		}
+		dead = b.collect()
+		if !b.pause(ctx) {
+			return info{}, fmt.Errorf("local: the host runner did not answer within %s: %w; its log %s ends with:\n%s", startBudget, ctx.Err(), b.logPath(), b.tail())
+		}
+	}
+}
+
+// hosted says whether some host holds the state directory.
+func (b *Backend) hosted() bool {
+	lock, err := lockNow(filepath.Join(b.dir, lockFile))
+	if err == nil {
+		_ = lock.Close()
+	}
+	return errors.Is(err, errLocked)
+}
+
+// spawn starts a process that outlives this one and shares nothing with it: no session, no terminal, no environment beyond
+// what every program needs.
+func (b *Backend) spawn() error {
+	argv, err := b.command()
+	if err != nil {
+		return err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return fmt.Errorf("local: %w", err)
+	}
+	defer null.Close()
+	out, err := b.openLog()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	attr := &os.ProcAttr{Dir: "/", Env: scrub(os.Environ()), Files: []*os.File{null, out, out}, Sys: detached(true)}
+	p, err := os.StartProcess(argv[0], argv, attr)
+	if errors.Is(err, os.ErrPermission) {
+		attr.Sys = detached(false)
+		p, err = os.StartProcess(argv[0], argv, attr)
+	}
+	if err != nil {
+		return fmt.Errorf("local: start the host runner: %w", err)
+	}
+	b.mu.Lock()
+	b.child = p.Pid
+	b.mu.Unlock()
+	return p.Release()
+}
+
+func (b *Backend) command() ([]string, error) {
+	if len(b.cfg.Command) > 0 {
+		return b.cfg.Command, nil
+	}
+	program, err := ownProgram()
+	return []string{program, "runner", "--host", b.dir}, err
+}
+
+// scrub keeps of an environment what a program needs to run, and nothing that could be a secret.
+func scrub(environ []string) []string {
+	var out []string
+	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "GOCOVERDIR", "GOTRACEBACK"} {
+		for _, kv := range environ {
+			if strings.HasPrefix(kv, name+"=") {
+				out = append(out, kv)
+			}
+		}
+	}
+	return out
+}
+
+// collect waits for a started host that has ended, so that no zombie stays; it says whether it has.
+func (b *Backend) collect() (ended bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.child == 0 {
+		return true
+	}
+	got, err := syscall.Wait4(b.child, nil, syscall.WNOHANG, nil) // does not block
+	if got == b.child || errors.Is(err, syscall.ECHILD) {
+		b.child = 0
+		return true
+	}
+	return false
+}
+
+func (b *Backend) logPath() string { return filepath.Join(b.dir, logFile) }
+
+func (b *Backend) openLog() (*os.File, error) {
+	if fi, err := os.Stat(b.logPath()); err == nil && fi.Size() > maxLog {
+		_ = os.Rename(b.logPath(), b.logPath()+".old") // the log goes on in the old file if it fails
+	}
+	f, err := os.OpenFile(b.logPath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("local: %w", err)
+	}
+	return f, nil
+}
+
+// tail returns the last lines of the host's log.
+func (b *Backend) tail() string {
+	f, err := os.Open(b.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err == nil && fi.Size() > logTail {
+		_, _ = f.Seek(-logTail, io.SeekEnd)
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, logTail))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// down ends the host, of whatever version, and returns when it has let go of the state directory.
+func (b *Backend) down(ctx context.Context) (int, error) {
+	if _, err := b.raise(ctx); err != nil {
+		return 0, err
+	}
+	var got downAnswer
+	if err := b.ask(ctx, http.MethodPost, downPath, nil, &got); err != nil {
+		return 0, err
+	}
+	lock, err := b.await(ctx, lockFile)
+	if err != nil {
+		return got.Stopped, err
+	}
+	b.collect()
+	return got.Stopped, errors.Join(lock.Close())
+}
+
+var _ interface {
+	backend.Backend
+	backend.Marker
+} = (*Backend)(nil)
