@@ -1,0 +1,189 @@
+package refserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/keepwell-go/keepwell/backend"
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+	"github.com/keepwell-go/keepwell/bodylimit"
+	"github.com/keepwell-go/keepwell/quota"
+	"github.com/keepwell-go/keepwell/registry"
+	"github.com/keepwell-go/keepwell/registry/fresh"
+)
+
+// defaultTenant is whom a sandbox counts against when its create names nobody.
+const defaultTenant = "default"
+
+// postSandbox creates a sandbox. The caller's leaving does not stop it.
+func (s *Server) postSandbox(w http.ResponseWriter, r *http.Request, c *call) error {
+	req, err := bodylimit.DecodeJSON[createJSON](s.json, w, r)
+	if err != nil {
+		return err
+	}
+	spec, err := s.specOf(req)
+	if err != nil {
+		return err
+	}
+	c.id = spec.ID
+	if !s.tasks.begin() {
+		return unavailable(fresh.ErrClosed)
+	}
+	defer s.tasks.wg.Done()
+	b, err := s.create(context.WithoutCancel(r.Context()), spec)
+	if err != nil {
+		return err
+	}
+	shown := s.sandboxJSON(b)
+	shown.Token = s.auth.sandboxToken(b.Ref)
+	shown.Resumed = &b.Resumed
+	answer(w, http.StatusCreated, shown)
+	return nil
+}
+
+// specOf returns what req asks for, with the server's ceilings, as any backend takes it.
+func (s *Server) specOf(req createJSON) (backend.Spec, error) {
+	if req.TTLMS < 0 || req.IdleTimeoutMS < 0 {
+		return backend.Spec{}, badRequest("ttl_ms is %d and idle_timeout_ms is %d, at least 0 is needed", req.TTLMS, req.IdleTimeoutMS)
+	}
+	spec := backend.Spec{
+		Ref:     backend.Ref{ID: req.ID, Instance: newInstance()},
+		Tenant:  or(req.Tenant, defaultTenant),
+		Image:   req.Image,
+		Profile: or(req.Profile, backend.ProfileDefault),
+		Env:     req.Env,
+		TTL:     clampMS(req.TTLMS, s.cfg.TTLMax),
+		Idle:    clampMS(req.IdleTimeoutMS, s.cfg.IdleMax),
+		Pinned:  req.Pinned,
+	}
+	if req.ID == "" {
+		spec.ID = newSandboxID()
+	}
+	if l := req.Limits; l != nil {
+		spec.MemoryMB, spec.CPUs, spec.PIDs = l.MemoryMB, l.CPUs, l.PIDs
+	}
+	return spec, spec.Check()
+}
+
+// clampMS returns ms milliseconds, or ceiling where that is less or nothing was asked for.
+func clampMS(ms int64, ceiling time.Duration) time.Duration {
+	if ms == 0 || ms >= ceiling.Milliseconds() {
+		return ceiling
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// create holds the id, then reserves, creates, opens, counts as live and registers; what fails is undone in the opposite order.
+// The token lives within the hold, so that what is registered is always counted.
+func (s *Server) create(ctx context.Context, spec backend.Spec) (*box, error) {
+	h, err := s.holdNew(ctx, spec.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Cancel()
+	tok, err := s.led.Reserve(spec.ID, claimOf(spec))
+	if err != nil {
+		return nil, s.refused(spec.ID, err)
+	}
+	defer tok.Cancel() // before h.Cancel
+	sb, err := s.be.Create(ctx, spec)
+	if err != nil {
+		return nil, s.uncreated(ctx, tok, spec.Ref, err)
+	}
+	b, err := s.open(ctx, sb)
+	if err != nil {
+		return nil, s.unopened(ctx, tok, sb, err)
+	}
+	tok.Live()
+	h.Fill(b)
+	return b, nil
+}
+
+// holdNew takes an absent id, before any quota is looked at. A registered one is looked at again first, since it may have died.
+func (s *Server) holdNew(ctx context.Context, id string) (*hold, error) {
+	h, err := s.reg.Hold(id)
+	if errors.Is(err, registry.ErrExists) {
+		if _, gone := s.refresh(ctx, id); errors.Is(gone, registry.ErrNotFound) {
+			h, err = s.reg.Hold(id)
+		}
+	}
+	if err == nil {
+		return h, nil
+	}
+	var held *registry.HeldError
+	switch {
+	case errors.As(err, &held) && held.Destroying:
+		return nil, duplicate(id, stateDestroying, err)
+	case held != nil:
+		return nil, duplicate(id, stateCreating, err)
+	case errors.Is(err, registry.ErrExists):
+		return nil, duplicate(id, stateRunning, err)
+	default:
+		return nil, err
+	}
+}
+
+func duplicate(id, state string, cause error) *failure {
+	return &failure{
+		status: http.StatusConflict, code: wire.CodeDuplicate, text: "sandbox " + strconv.Quote(id) + " exists already, it is " + state,
+		more: map[string]any{"state": state}, cause: cause,
+	}
+}
+
+// refused says why the quota did not admit id. One that is counted though nobody holds it was created without a certain end.
+func (s *Server) refused(id string, err error) error {
+	if d, ok := errors.AsType[*quota.DuplicateError](err); ok {
+		return duplicate(id, stateCreating, d)
+	}
+	return err
+}
+
+// uncreated undoes a create of which the backend says err. When that means that nothing of ours exists nothing is touched;
+// otherwise the create may have been a resume, whose workspace is not ours to delete, so it is stopped.
+func (s *Server) uncreated(ctx context.Context, tok token, ref backend.Ref, err error) error {
+	switch {
+	case errors.Is(err, backend.ErrConflict):
+		return duplicate(ref.ID, stateRunning, err)
+	case errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrQuota), errors.Is(err, backend.ErrUnavailable):
+		return err
+	}
+	out, undoErr := s.be.Stop(ctx, ref)
+	if out != backend.Stopped { // gone so far, but the engine may still be at it
+		s.keepCounted(tok, ref.ID)
+	}
+	return s.createFailed(ref.ID, out, errors.Join(err, undoErr))
+}
+
+// unopened undoes a create whose sandbox runs and cannot be reached: what is fresh is destroyed, what was resumed is stopped.
+func (s *Server) unopened(ctx context.Context, tok token, sb backend.Sandbox, err error) error {
+	undo := s.be.Destroy
+	if sb.Resumed {
+		undo = s.be.Stop
+	}
+	out, undoErr := undo(ctx, sb.Ref)
+	if out == backend.Unknown {
+		s.keepCounted(tok, sb.ID)
+	}
+	return s.createFailed(sb.ID, out, errors.Join(err, undoErr))
+}
+
+// keepCounted leaves tok to the lists to come: one of them adopts the sandbox, or in the end frees what it counts.
+func (s *Server) keepCounted(tok token, id string) {
+	s.doubts.raise(id)
+	tok.Live()
+}
+
+func (s *Server) createFailed(id string, undone backend.Outcome, cause error) *failure {
+	s.log.Warn("create failed", zap.String("sandbox", id), zap.Stringer("undone", undone), zap.Error(cause))
+	f := &failure{status: http.StatusBadGateway, code: wire.CodeCreateFailed, text: "sandbox " + strconv.Quote(id) + " could not be created", cause: cause}
+	if undone == backend.Unknown {
+		f.text += ", and it is not known whether something of it is left"
+		f.more = map[string]any{"outcome": undone.String()}
+	}
+	return f
+}

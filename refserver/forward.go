@@ -1,0 +1,141 @@
+package refserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+	"github.com/keepwell-go/keepwell/bodylimit"
+)
+
+// forward passes a request on to the runner of its sandbox, and the answer back as it comes.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *call) error {
+	up, err := s.upload(w, r, c)
+	if err != nil {
+		return err
+	}
+	e, end, err := s.use(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	defer end()
+	resp, err := s.runners.transport.RoundTrip(s.onward(r, c, e.Value, up))
+	if err != nil {
+		if tooLarge := up.refusal(); tooLarge != nil {
+			return tooLarge
+		}
+		if r.Context().Err() != nil {
+			return nil // nobody waits for an answer
+		}
+		return s.lost(r.Context(), e, err)
+	}
+	defer resp.Body.Close()
+	if err := s.disowned(r.Context(), e.Value, resp.StatusCode); err != nil {
+		return s.lost(r.Context(), e, err)
+	}
+	passHeaders(w.Header(), resp.Header)
+	if !up.ended() && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // or net/http would first wait for the rest of the body
+	}
+	w.WriteHeader(resp.StatusCode)
+	if resp.Header.Get("Content-Type") == wire.StreamType {
+		s.relay(w, r, c, resp.Body)
+		return nil
+	}
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		panic(http.ErrAbortHandler) // the client must not take a part for the whole
+	}
+	return nil
+}
+
+// disowned returns an error if the runner that answered with status does not serve this sandbox, or not us. What it has not
+// found may be a process or a file as well, so it is asked.
+func (s *Server) disowned(ctx context.Context, b *box, status int) error {
+	switch status {
+	case http.StatusUnauthorized:
+		return errors.New("the runner does not accept the token of its endpoint")
+	case http.StatusNotFound:
+		_, err := s.runners.activity(ctx, b.Sandbox)
+		return err
+	}
+	return nil
+}
+
+// onward returns r as the runner gets it: the same path and query, and few headers.
+func (s *Server) onward(r *http.Request, c *call, b *box, up *upload) *http.Request {
+	out := s.runners.request(r.Context(), b.Endpoint, r.Method, r.URL.Path, r.URL.RawQuery)
+	if kind := r.Header["Content-Type"]; kind != nil {
+		out.Header["Content-Type"] = kind
+	}
+	if c.route.starts {
+		out.Header.Set(wire.ProcessIDHeader, newProcessID())
+	}
+	if up != nil {
+		out.Body, out.ContentLength = up, r.ContentLength
+	}
+	return out
+}
+
+// passHeaders copies what a client may learn of the runner's answer. Values are shared, not copied.
+func passHeaders(to, from http.Header) {
+	for _, name := range [...]string{"Content-Type", "Content-Length", "Cache-Control", "Retry-After", wire.NextCursor} {
+		if v := from[name]; v != nil {
+			to[name] = v
+		}
+	}
+	to["X-Content-Type-Options"] = []string{"nosniff"}
+}
+
+// upload is a request body on its way to a runner. It keeps what its last read said, whatever the transport makes of it.
+type upload struct {
+	body io.ReadCloser
+	last atomic.Pointer[error]
+}
+
+// upload returns the bounded body of r; nil where there is none.
+func (s *Server) upload(w http.ResponseWriter, r *http.Request, c *call) (*upload, error) {
+	if !c.route.body || r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	body, err := s.limiterOf(c.route).Body(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return &upload{body: body}, nil
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	n, err := u.body.Read(p)
+	if err != nil {
+		u.last.Store(&err)
+	}
+	return n, err
+}
+
+// Close leaves the body open: what is left of it is read, or not, by whoever answers the client.
+func (u *upload) Close() error { return nil }
+
+func (u *upload) err() error {
+	if u == nil {
+		return io.EOF
+	}
+	if err := u.last.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// ended says whether the body was read to its end.
+func (u *upload) ended() bool { return u.err() == io.EOF }
+
+// refusal returns the error of a body that is not accepted.
+func (u *upload) refusal() error {
+	switch err := u.err().(type) {
+	case *bodylimit.TooLargeError, *bodylimit.MalformedError, *bodylimit.EncodingError:
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package refserver
+
+import (
+	"net/http"
+
+	"github.com/keepwell-go/keepwell/probe"
+)
+
+// healthJSON is the answer to GET /health; all but the first two are for who may know.
+type healthJSON struct {
+	Status      string     `json:"status"`
+	Version     string     `json:"version"`
+	Backend     string     `json:"backend,omitempty"`
+	Probe       *probeJSON `json:"probe,omitempty"`
+	Confinement []string   `json:"confinement,omitempty"`
+}
+
+// probeJSON shows the damped opinion and, beside it, the last measurement as it was.
+type probeJSON struct {
+	State  string `json:"state"`
+	OK     bool   `json:"ok"`
+	Error  string `json:"error,omitempty"`
+	AtMS   int64  `json:"at_ms"`
+	TookMS int64  `json:"took_ms"`
+}
+
+// getHealth answers 503 only while the backend is known to be down.
+func (s *Server) getHealth(w http.ResponseWriter, r *http.Request, _ *call) error {
+	got, err := s.health.Get(r.Context())
+	if err != nil {
+		return unavailable(err)
+	}
+	status, shown := http.StatusOK, healthJSON{Status: "ok", Version: s.cfg.Version}
+	if got.State == probe.Down {
+		status, shown.Status = http.StatusServiceUnavailable, "backend_down"
+	}
+	if s.auth.isAdmin(r) {
+		shown.Backend, shown.Confinement = s.cfg.BackendName, s.cfg.Confinement
+		shown.Probe = &probeJSON{State: got.State.String(), OK: got.Err == nil, AtMS: got.At.UnixMilli(), TookMS: got.Took.Milliseconds()}
+		if got.Err != nil {
+			shown.Probe.Error = got.Err.Error()
+		}
+	}
+	answer(w, status, shown)
+	return nil
+}

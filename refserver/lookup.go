@@ -1,0 +1,71 @@
+package refserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+	"github.com/keepwell-go/keepwell/registry"
+)
+
+// getSandbox answers what the backend says now, also of a sandbox that is registered.
+func (s *Server) getSandbox(w http.ResponseWriter, r *http.Request, c *call) error {
+	e, err := s.refresh(r.Context(), c.id)
+	if err != nil {
+		return err
+	}
+	answer(w, http.StatusOK, s.sandboxJSON(e.Value))
+	return nil
+}
+
+// refresh returns what the backend says of id now. When that drops an entry it asks once more, since a replacement, or the
+// stopped remains, can be told only when the entry has gone.
+func (s *Server) refresh(ctx context.Context, id string) (entry, error) {
+	_, known := s.reg.Lookup(id)
+	e, err := s.reg.Refresh(ctx, id)
+	if known && errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrNotAdoptable) {
+		return s.reg.Resolve(ctx, id)
+	}
+	return e, err
+}
+
+// use pins the sandbox of c for one request, until end is called. After the pin it looks again: whoever takes the sandbox later
+// sees the pin, and whoever took it earlier is seen here.
+func (s *Server) use(ctx context.Context, c *call) (e entry, end func(), err error) {
+	for {
+		e, ok := s.reg.Lookup(c.id)
+		if !ok {
+			if e, err = s.reg.Resolve(ctx, c.id); err != nil {
+				return e, nil, err
+			}
+		}
+		if c.instance != "" && c.instance != e.Value.Instance {
+			return e, nil, unauthorized() // the token of an earlier incarnation
+		}
+		pins := &e.Value.pins
+		pins.Add(1)
+		if now, ok := s.reg.Lookup(c.id); ok && now.Version == e.Version {
+			return e, func() { pins.Add(-1) }, nil
+		}
+		pins.Add(-1)
+	}
+}
+
+// lost says what a runner that does not answer means: nothing but the backend tells whether the sandbox is gone, and then the
+// registry drops it.
+func (s *Server) lost(ctx context.Context, e entry, cause error) error {
+	_, err := s.refresh(ctx, e.Key)
+	held, isHeld := errors.AsType[*registry.HeldError](err)
+	switch {
+	case errors.Is(err, registry.ErrNotFound), isHeld && held.Destroying:
+		return err
+	case err != nil:
+		return unavailable(errors.Join(cause, err))
+	}
+	return &failure{
+		status: http.StatusServiceUnavailable, code: wire.CodeRunnerLost, retry: 1, cause: cause,
+		text: "sandbox " + strconv.Quote(e.Key) + " exists, but its runner does not answer",
+	}
+}

@@ -1,0 +1,120 @@
+package refserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+)
+
+const (
+	relaySize   = 32 << 10 // bytes that are passed on at once
+	maxTerminal = 1 << 10  // bytes of the longest last line of a stream
+)
+
+// relayBuffers are shared by all streams, since most of the time most streams are silent.
+type relayBuffers struct{ pool sync.Pool }
+
+func (p *relayBuffers) get() *[relaySize]byte {
+	if b, ok := p.pool.Get().(*[relaySize]byte); ok {
+		return b
+	}
+	return new([relaySize]byte)
+}
+
+// relay passes on the lines of a stream as they come. A line that the runner did not finish is held back; a stream that ends
+// without its last event is given one, so that its reader never has to guess.
+func (s *Server) relay(w http.ResponseWriter, r *http.Request, c *call, from io.Reader) {
+	flusher := http.NewResponseController(w)
+	buf := s.buffers.get()
+	defer s.buffers.pool.Put(buf)
+	lines := lineRelay{to: w, flush: flusher.Flush, buf: buf[:]}
+	if !c.route.starts {
+		_ = flusher.Flush() // a process that is silent has its headers at once
+	}
+	readErr, writeErr := lines.run(from)
+	if writeErr != nil || r.Context().Err() != nil || lines.terminated() {
+		return
+	}
+	if readErr == io.EOF && !c.route.follows(r) {
+		return // it was asked for what there is, and this is it
+	}
+	s.log.Warn("stream of a runner broke off", zap.String("sandbox", c.id), zap.Error(readErr))
+	lines.fail(wire.Failure{Event: wire.EventError, Error: "the runner of sandbox " + c.id + " was lost", Code: wire.CodeRunnerLost})
+}
+
+// lineRelay copies whole lines.
+type lineRelay struct {
+	to    io.Writer
+	flush func() error
+	buf   []byte
+	n     int    // bytes of buf that wait for the end of their line
+	torn  bool   // a line longer than buf was passed on in part
+	last  []byte // the last whole line, where it is short enough to be the last event
+}
+
+// run copies until the stream ends, and returns how reading ended and how writing failed.
+func (l *lineRelay) run(from io.Reader) (readErr, writeErr error) {
+	for {
+		n, err := from.Read(l.buf[l.n:])
+		if writeErr := l.pass(n); writeErr != nil {
+			return err, writeErr
+		}
+		if err != nil {
+			return err, nil
+		}
+	}
+}
+
+// pass writes what the n bytes just read complete.
+func (l *lineRelay) pass(n int) error {
+	end := bytes.LastIndexByte(l.buf[l.n:l.n+n], '\n') + 1
+	if end > 0 {
+		end += l.n
+		l.note(l.buf[:end])
+	}
+	l.n += n
+	if end == 0 && l.n == len(l.buf) {
+		end, l.torn = l.n, true
+	}
+	if end == 0 {
+		return nil
+	}
+	if _, err := l.to.Write(l.buf[:end]); err != nil {
+		return err
+	}
+	l.n = copy(l.buf, l.buf[end:l.n])
+	return l.flush()
+}
+
+// note remembers the last line of block, which ends with it.
+func (l *lineRelay) note(block []byte) {
+	line := block[bytes.LastIndexByte(block[:len(block)-1], '\n')+1:]
+	l.last = l.last[:0]
+	if len(line) <= maxTerminal && !(l.torn && len(line) == len(block)) {
+		l.last = append(l.last, line...)
+	}
+	l.torn = false
+}
+
+// terminated says whether the last line was the event that ends a stream.
+func (l *lineRelay) terminated() bool {
+	var event wire.Event
+	return l.n == 0 && !l.torn && json.Unmarshal(l.last, &event) == nil &&
+		(event.Event == wire.EventExit || event.Event == wire.EventError)
+}
+
+// fail writes the last event in place of what did not come.
+func (l *lineRelay) fail(f wire.Failure) {
+	b, _ := json.Marshal(f) // strings: it cannot fail
+	if l.torn {
+		b = append([]byte{'\n'}, b...)
+	}
+	_, _ = l.to.Write(append(b, '\n'))
+	_ = l.flush()
+}

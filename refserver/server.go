@@ -1,0 +1,105 @@
+package refserver
+
+import (
+	"context"
+	"net/http"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/keepwell-go/keepwell/backend"
+	"github.com/keepwell-go/keepwell/bodylimit"
+	"github.com/keepwell-go/keepwell/probe"
+	"github.com/keepwell-go/keepwell/quota"
+	"github.com/keepwell-go/keepwell/registry"
+	"github.com/keepwell-go/keepwell/sweep"
+)
+
+// Names of the limits, as a refusal names them.
+const (
+	limitHost   = "host"
+	limitTenant = "tenant"
+)
+
+// Server serves the sandboxes of one backend. It is made by New and safe for concurrent use.
+type Server struct {
+	cfg     Config
+	log     *zap.Logger
+	be      backend.Backend // bounded by cfg.Budgets
+	reg     *registry.Registry[string, *box]
+	led     *ledger
+	loop    *sweep.Loop
+	health  *probe.Probe[struct{}]
+	runners *runners
+	auth    *auth
+	routes  []route
+	json    *bodylimit.Limiter
+	files   *bodylimit.Limiter
+	doubts  doubts
+	joins   singleflight.Group // teardowns under way, by verb and id
+	tasks   tasks              // what goes on when its caller has left
+	buffers relayBuffers
+}
+
+// New returns a Server, which starts nothing until Run is called or a request comes in. A value of cfg that no server can work
+// with is refused by its name and the reason.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	s := &Server{
+		cfg:     cfg,
+		log:     cfg.Logger,
+		be:      cfg.Budgets.Bound(cfg.Backend),
+		auth:    newAuth(cfg),
+		runners: newRunners(cfg.Clock),
+		json:    &bodylimit.Limiter{Max: cfg.MaxBody, Strict: true, Logger: cfg.Logger},
+		files:   &bodylimit.Limiter{Max: cfg.MaxFile, Logger: cfg.Logger},
+		routes:  newRoutes(),
+		doubts:  doubts{clock: cfg.Clock},
+	}
+	s.led = quota.New[string](quota.Config{Clock: cfg.Clock, Logger: cfg.Logger}, limitsOf(cfg)...)
+	s.reg = registry.New(s.list, registry.Config[string, *box]{
+		Adopt: s.adopt, Observe: s.observe, Clock: cfg.Clock, Logger: cfg.Logger,
+		Grace: -1, // a backend's list is true by its contract, also about what is young
+	})
+	s.loop = sweep.New(s.pass, sweep.Config{Every: cfg.SweepEvery, Clock: cfg.Clock, Logger: cfg.Logger})
+	s.health = probe.New(s.ping, probe.Config{Clock: cfg.Clock, Logger: cfg.Logger})
+	return s, nil
+}
+
+func limitsOf(cfg Config) []quota.Limit[claim] {
+	limits := []quota.Limit[claim]{{Name: limitHost, Max: int64(cfg.MaxSandboxes)}}
+	if cfg.MaxPerTenant > 0 {
+		limits = append(limits, quota.Limit[claim]{
+			Name: limitTenant, Max: int64(cfg.MaxPerTenant), Key: func(c claim) string { return c.tenant },
+		})
+	}
+	return limits
+}
+
+// Run finds what the backend has, then sweeps until ctx ends or the Server is closed, and waits for the sweep that runs. A
+// backend that does not answer is no reason to return: the next sweep asks again. It is called once.
+func (s *Server) Run(ctx context.Context) {
+	s.loop.Nudge()
+	_ = s.loop.Run(ctx) // says only why it ended
+}
+
+// Handler returns the HTTP API.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.handle) }
+
+// Len returns how many running sandboxes the Server knows of.
+func (s *Server) Len() int { return s.reg.Stats().Entries }
+
+// Close ends sweeps and lists, lets creates and teardowns that have begun come to their end, and waits for all of them. The
+// sandboxes live on. It may be called twice.
+func (s *Server) Close() {
+	s.loop.Close()
+	s.tasks.close()
+	s.reg.Close()
+	s.health.Close()
+	s.runners.close()
+}
+
+func (s *Server) ping(ctx context.Context) (struct{}, error) { return struct{}{}, s.be.Ping(ctx) }
