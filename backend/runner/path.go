@@ -47,7 +47,7 @@ func cleanPath(p string) (string, error) {
 // fileFailure says how an error of the file system is answered; op and p are what was tried.
 func fileFailure(op, p string, err error) error {
 	if f, ok := errors.AsType[*failure](err); ok {
-		return f
+		return &failure{f.status, f.code, op + " " + p + ": " + f.text}
 	}
 	status, code := classifyFile(err)
 	if status == 0 {

@@ -73,7 +73,8 @@ func (c *call) writeFailure(name string, err error) error {
 	if _, large := errors.AsType[*bodylimit.TooLargeError](err); large {
 		return err
 	}
-	if failed := fileFailure("write", name, err); failed != err { //nolint:errorlint // it is the same one or another
+	failed := fileFailure("write", name, err)
+	if _, known := errors.AsType[*failure](failed); known {
 		return failed
 	}
 	if _, local := errors.AsType[*fs.PathError](err); local {
@@ -158,7 +159,7 @@ func (wr *writing) checkTarget() (fs.FileMode, error) {
 	case info.Mode().IsRegular():
 		mode = info.Mode().Perm()
 	default:
-		return 0, badRequest("write %s: it is no regular file", wr.name)
+		return 0, badRequest("it is no regular file")
 	}
 	if wr.mode != nil {
 		mode = *wr.mode

@@ -1,0 +1,49 @@
+package runner
+
+// What the external tests need to see of the inside.
+
+var (
+	AppendOutput = appendOutput
+	CleanPath    = cleanPath
+	NewOutput    = newOutput
+	CheckID      = checkID
+)
+
+const ReadSize = readSize
+
+type Output = output
+
+func (o *output) Append(stream int, b []byte) { o.append(stream, b) }
+
+// Follow reads at offset what is there for a reader that holds nobody back: the lines that are sent, without the last one.
+func (o *output) Follow(off [2]int64) *Follower {
+	r, ok := o.attach(off, false)
+	if !ok {
+		return nil
+	}
+	return &Follower{r: r, buf: make([]byte, readSize)}
+}
+
+type Follower struct {
+	r   *reader
+	buf []byte
+}
+
+// Next returns the next line, and whether there was something.
+func (f *Follower) Next() (line []byte, ok bool) {
+	switch it := f.r.next(f.buf); it.found {
+	case foundData:
+		return appendOutput(nil, it.stream, f.buf[:it.to-it.from], it.from), true
+	case foundGap:
+		return appendLine(nil, map[string]any{"event": "gap", "stream": eventName(it.stream), "from": it.from, "to": it.to}), true
+	case foundExit:
+		return appendLine(nil, it.exit), true
+	default:
+		return nil, false
+	}
+}
+
+func (f *Follower) Leave() { f.r.out.detach(f.r) }
+
+// Held returns the bytes that the output holds.
+func (o *output) Held() int64 { return o.size() }
