@@ -53,7 +53,7 @@ func (l *Loop) begin(parent context.Context) (*run, error) {
 		return nil, err
 	}
 	r := &run{start: l.cfg.Clock.Now(), done: make(chan struct{})}
-	r.ctx, r.cancel = context.WithCancel(parent)
+	r.ctx, r.cancel = l.cfg.Clock.WithTimeout(parent, l.cfg.Budget)
 	if err := l.take(r); err != nil {
 		r.cancel()
 		return nil, err
@@ -86,14 +86,12 @@ func (l *Loop) execute(r *run) {
 	defer func() {
 		if !returned {
 			r.err = l.abnormal(recover())
-		} else if r.err != nil && r.ctx.Err() == nil {
+		} else if r.err != nil && !errors.Is(r.ctx.Err(), context.Canceled) { // not at shutdown
 			l.cfg.Logger.Warn("sweep: pass failed", zap.Error(r.err))
 		}
 		l.end(r, returned)
 	}()
-	ctx, cancel := l.cfg.Clock.WithTimeout(r.ctx, l.cfg.Budget)
-	defer cancel()
-	r.err = l.pass(ctx)
+	r.err = l.pass(r.ctx)
 	returned = true
 }
 

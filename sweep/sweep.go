@@ -65,7 +65,7 @@ type Loop struct {
 
 // run is one pass that has begun.
 type run struct {
-	ctx    context.Context // ends before its time only at shutdown; the budget is in a child of it
+	ctx    context.Context // with the budget
 	cancel context.CancelFunc
 	start  time.Time
 	done   chan struct{} // closed when the pass has returned and err is set
@@ -203,14 +203,11 @@ type Stats struct {
 
 // Stats returns the counters, taken at one moment.
 func (l *Loop) Stats() Stats {
-	now := l.cfg.Clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	if r := l.running; r != nil {
-		s.Running = true
-		s.Wedged = r.ctx.Err() != nil || now.Sub(r.start) >= l.cfg.Budget
-	}
+	s.Running = l.running != nil
+	s.Wedged = s.Running && l.running.ctx.Err() != nil
 	return s
 }
 
