@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -63,6 +64,18 @@ func lockNow(path string) (*os.File, error) {
 		return nil, errLocked
 	}
 	return nil, fmt.Errorf("local: lock %s: %w", path, err)
+}
+
+// sign writes into a lock who holds it.
+func sign(lock *os.File) error {
+	err := lock.Truncate(0)
+	if err == nil {
+		_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
+	}
+	if err != nil {
+		return fmt.Errorf("local: %w", err)
+	}
+	return nil
 }
 
 // makeKey returns the key of the state directory, which it makes when there is none. Only the host calls it, under its lock.

@@ -62,6 +62,9 @@ func Host(ctx context.Context, cfg HostConfig) error {
 		return err
 	}
 	defer lock.Close()
+	if err := sign(lock); err != nil {
+		return err
+	}
 	key, err := makeKey(dir)
 	if err != nil {
 		return err

@@ -118,7 +118,7 @@ func (b *Backend) Create(ctx context.Context, s backend.Spec) (backend.Sandbox, 
 		return backend.Sandbox{}, fmt.Errorf("local: create: %w", err)
 	}
 	var made sandbox
-	if err := b.call(ctx, http.MethodPost, sandboxesPath, createRequest{metaOf(s), s.Env}, &made); err != nil {
+	if err := b.call(ctx, http.MethodPost, sandboxesPath, createOf(s), &made); err != nil {
 		return backend.Sandbox{}, err
 	}
 	return made.sandbox(b.endpoint()), nil

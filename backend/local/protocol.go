@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/keepwell-go/keepwell/backend"
@@ -50,9 +51,28 @@ type meta struct {
 	UID      uint32        `json:"uid,omitempty"` // 0: the host's own
 }
 
+// createRequest asks for a sandbox. Env has one NAME=value each, as bytes: JSON would change what is not UTF-8.
 type createRequest struct {
 	meta
-	Env map[string]string `json:"env"`
+	Env [][]byte `json:"env"`
+}
+
+func createOf(s backend.Spec) createRequest {
+	req := createRequest{meta: metaOf(s)}
+	for name, value := range s.Env {
+		req.Env = append(req.Env, []byte(name+"="+value))
+	}
+	return req
+}
+
+func (r createRequest) spec() backend.Spec {
+	s := r.meta.spec()
+	s.Env = make(map[string]string, len(r.Env))
+	for _, kv := range r.Env {
+		name, value, _ := strings.Cut(string(kv), "=")
+		s.Env[name] = value
+	}
+	return s
 }
 
 type sandbox struct {
@@ -102,7 +122,7 @@ func (s sandbox) sandbox(e backend.Endpoint) backend.Sandbox {
 	return out
 }
 
-// outcomes pairs each outcome with its word.
+// outcomeOf reads an outcome's word.
 func outcomeOf(word string) (backend.Outcome, error) {
 	for _, o := range []backend.Outcome{backend.Stopped, backend.Gone, backend.Marked} {
 		if o.String() == word {

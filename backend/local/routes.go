@@ -33,7 +33,7 @@ func (h *host) routes(key string) http.Handler {
 		if !decode(w, r, &req) {
 			return
 		}
-		sb, err := h.create(req)
+		sb, err := h.create(r.Context(), req)
 		h.note("create", req.ID, "", err)
 		reply(w, sb, err)
 	})

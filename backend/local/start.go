@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	startBudget = 15 * time.Second      // until a new host answers
-	startPoll   = 10 * time.Millisecond // between two looks at what is awaited
-	maxLog      = 1 << 20               // bytes of log above which a new one is begun
-	logTail     = 2 << 10               // bytes of it that an error shows
+	startBudget   = 15 * time.Second      // until a new host answers
+	silenceBudget = 3 * time.Second       // for a host that has the state directory to answer, when another could not have it
+	startPoll     = 10 * time.Millisecond // between two looks at what is awaited
+	maxLog        = 1 << 20               // bytes of log above which a new one is begun
+	logTail       = 2 << 10               // bytes of it that an error shows
 )
 
 // ErrProtocol is returned when the host runner speaks another version of the protocol than this build.
@@ -53,12 +54,12 @@ func (b *Backend) ensure(ctx context.Context) error {
 // raise returns what the host says of itself, having started it if it did not answer. Of several processes that find none
 // answering, one starts it.
 func (b *Backend) raise(ctx context.Context) (info, error) {
+	ctx, cancel := b.cfg.Clock.WithTimeout(ctx, startBudget)
+	defer cancel()
 	got, err := b.ping(ctx)
 	if !unreached(err) {
 		return got, err
 	}
-	ctx, cancel := b.cfg.Clock.WithTimeout(ctx, startBudget)
-	defer cancel()
 	select {
 	case b.start <- struct{}{}:
 		defer func() { <-b.start }()
@@ -106,7 +107,8 @@ func (b *Backend) launch(ctx context.Context) (info, error) {
 	if err := b.spawn(); err != nil {
 		return info{}, err
 	}
-	for dead := false; ; {
+	var ended time.Time
+	for {
 		got, err := b.ping(ctx)
 		if err == nil {
 			b.cfg.Logger.Info("started a host runner", zap.Int("pid", got.PID), zap.String("state", b.dir), zap.Duration("took", b.cfg.Clock.Since(began)))
@@ -115,23 +117,33 @@ func (b *Backend) launch(ctx context.Context) (info, error) {
 		if ctx.Err() == nil && !unreached(err) {
 			return info{}, err
 		}
-		if dead && !b.hosted() {
-			return info{}, fmt.Errorf("local: the host runner ended as soon as it was started; its log %s ends with:\n%s", b.logPath(), b.tail())
+		if ended.IsZero() && b.collect() {
+			ended = b.cfg.Clock.Now()
 		}
-		dead = b.collect()
+		if !ended.IsZero() {
+			if err := b.failed(b.cfg.Clock.Since(ended)); err != nil {
+				return info{}, err
+			}
+		}
 		if !b.pause(ctx) {
-			return info{}, fmt.Errorf("local: the host runner did not answer within %s: %w; its log %s ends with:\n%s", startBudget, ctx.Err(), b.logPath(), b.tail())
+			return info{}, fmt.Errorf("local: the host runner did not answer within %s: %w; %s", startBudget, ctx.Err(), b.tail())
 		}
 	}
 }
 
-// hosted says whether some host holds the state directory.
-func (b *Backend) hosted() bool {
+// failed says why no host will answer any more, when the one that was started ended some time ago: there is none, or the one
+// that has the state directory stays silent.
+func (b *Backend) failed(ago time.Duration) error {
 	lock, err := lockNow(filepath.Join(b.dir, lockFile))
 	if err == nil {
 		_ = lock.Close()
+		return fmt.Errorf("local: the host runner ended as soon as it was started; %s", b.tail())
 	}
-	return errors.Is(err, errLocked)
+	if errors.Is(err, errLocked) && ago < silenceBudget {
+		return nil
+	}
+	holder, _ := os.ReadFile(filepath.Join(b.dir, lockFile)) // for a person: a name that cannot be read is left out
+	return fmt.Errorf("local: process %s holds %s and does not answer: end it and try again", holder, b.dir)
 }
 
 // spawn starts a process that outlives this one and shares nothing with it: no session, no terminal, no environment beyond
@@ -215,21 +227,27 @@ func (b *Backend) openLog() (*os.File, error) {
 	return f, nil
 }
 
-// tail returns the last lines of the host's log.
+// tail tells the last lines of the host's log.
 func (b *Backend) tail() string {
+	raw, err := b.readTail()
+	if err != nil {
+		return "its log cannot be read: " + err.Error()
+	}
+	return fmt.Sprintf("its log %s ends with:\n%s", b.logPath(), strings.TrimSpace(string(raw)))
+}
+
+func (b *Backend) readTail() ([]byte, error) {
 	f, err := os.Open(b.logPath())
 	if err != nil {
-		return err.Error()
+		return nil, err
 	}
 	defer f.Close()
-	if fi, err := f.Stat(); err == nil && fi.Size() > logTail {
-		_, _ = f.Seek(-logTail, io.SeekEnd)
-	}
-	raw, err := io.ReadAll(io.LimitReader(f, logTail))
+	fi, err := f.Stat()
 	if err != nil {
-		return err.Error()
+		return nil, err
 	}
-	return strings.TrimSpace(string(raw))
+	start := max(0, fi.Size()-logTail)
+	return io.ReadAll(io.NewSectionReader(f, start, logTail))
 }
 
 // down ends the host, of whatever version, and returns when it has let go of the state directory.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+
+	"github.com/keepwell-go/keepwell/backend"
 )
 
 // uidPool hands out the uids of one block, which no other host runner of the machine has. A uid that was released is used again
@@ -36,7 +38,7 @@ func (p *uidPool) take() (uint32, error) {
 			return uid, nil
 		}
 	}
-	return 0, fmt.Errorf("all %d uids from %d on are in use", p.size, p.first)
+	return 0, fmt.Errorf("%w: all %d uids from %d on are in use", backend.ErrQuota, p.size, p.first)
 }
 
 // keep marks a uid as in use, and the ones up to it as used lately; one that is not of the block is no matter.

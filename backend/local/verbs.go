@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 
 	"github.com/keepwell-go/keepwell/backend"
 )
@@ -13,10 +14,12 @@ import (
 const downWorkers = 16
 
 // create makes a sandbox or resumes a stopped one. What fails leaves what was there before.
-func (h *host) create(req createRequest) (sandbox, error) {
+func (h *host) create(ctx context.Context, req createRequest) (sandbox, error) {
 	spec := req.spec()
-	spec.Env = req.Env
 	if err := spec.Check(); err != nil {
+		return sandbox{}, err
+	}
+	if err := ctx.Err(); err != nil { // nobody waits for it any more: an undo may have been here already
 		return sandbox{}, err
 	}
 	b, err := h.claim(req.meta)
@@ -28,9 +31,9 @@ func (h *host) create(req createRequest) (sandbox, error) {
 	m.Created = h.clock.Now()
 	m.Renewed = m.Created
 	if b.state == stopped {
-		return h.resume(b, m, req.Env)
+		return h.resume(b, m, spec.Env)
 	}
-	return h.fresh(b, m, req.Env)
+	return h.fresh(b, m, spec.Env)
 }
 
 func (h *host) fresh(b *box, m meta, env map[string]string) (_ sandbox, err error) {
@@ -40,7 +43,7 @@ func (h *host) fresh(b *box, m meta, env map[string]string) (_ sandbox, err erro
 		}
 	}()
 	if m.UID, err = h.uids.take(); err != nil {
-		return sandbox{}, err
+		return sandbox{}, fmt.Errorf("create sandbox %s: %w", m.ID, err)
 	}
 	if err := h.store.make(m); err != nil {
 		return sandbox{}, h.abandon(b, m, err)
@@ -61,7 +64,17 @@ func (h *host) abandon(b *box, m meta, cause error) error {
 		return errors.Join(cause, err)
 	}
 	h.uids.release(m.UID)
-	return cause
+	return room(cause)
+}
+
+// room makes an error ErrQuota where the machine has no room left; nothing of the create may be left by then.
+func room(err error) error {
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, full) {
+			return fmt.Errorf("%w: %w", backend.ErrQuota, err)
+		}
+	}
+	return err
 }
 
 // resume starts a stopped sandbox as a new instance; the label is written last, when all else went well.
@@ -69,11 +82,11 @@ func (h *host) resume(b *box, m meta, env map[string]string) (sandbox, error) {
 	old := b.meta
 	m.UID = old.UID
 	if err := h.rehome(&m); err != nil {
-		return sandbox{}, fmt.Errorf("resume sandbox %s: %w", m.ID, err)
+		return sandbox{}, room(fmt.Errorf("resume sandbox %s: %w", m.ID, err))
 	}
 	cell, err := h.enter(m, env)
 	if err != nil {
-		return sandbox{}, fmt.Errorf("resume sandbox %s: %w", m.ID, err)
+		return sandbox{}, room(fmt.Errorf("resume sandbox %s: %w", m.ID, err))
 	}
 	if err := h.store.write(m); err != nil {
 		err = fmt.Errorf("resume sandbox %s: %w", m.ID, err)
