@@ -26,10 +26,9 @@ func (c call) String() string {
 
 // result is what a call came to.
 type result[T any] struct {
-	v     T
-	err   error
-	cause error // why the call's context had ended when it returned; nil: it had not
-	died  error // it panicked or left by runtime.Goexit
+	v    T
+	err  error
+	died error // it panicked or left by runtime.Goexit
 }
 
 // within runs f under the call's budget, in a goroutine of its own so that it can be left behind.
@@ -56,11 +55,9 @@ func within[T any](ctx context.Context, bs Budgets, c call, f func(context.Conte
 	}()
 	select {
 	case r := <-answer:
-		return r.get(c)
+		return r.get(bctx)
 	case <-bctx.Done():
-		cause := context.Cause(bctx)
-		bs.Logger.Warn("backend call left behind", zap.Stringer("call", c), zap.Error(cause))
-		return result[T]{err: bctx.Err(), cause: cause}.get(c)
+		return result[T]{err: bs.leave(bctx, c)}.get(bctx)
 	}
 }
 
@@ -72,23 +69,30 @@ func (r *result[T]) run(ctx context.Context, c call, f func(context.Context) (T,
 		}
 	}()
 	r.v, r.err = f(ctx)
-	r.died, r.cause = nil, context.Cause(ctx)
+	r.died = nil
 }
 
-// get hands the result to the caller. What a call says because its context has ended is told as the reason of that end.
-func (r result[T]) get(c call) (T, error) {
+// get hands the result to the caller. A call that was told by its context that its budget is over says so in its own words;
+// the caller gets ours, whichever of the two came first.
+func (r result[T]) get(ctx context.Context) (T, error) {
 	if r.died != nil {
 		panic(r.died)
 	}
-	var none T
-	switch {
-	case r.cause == nil || !errors.Is(r.err, context.Canceled) && !errors.Is(r.err, context.DeadlineExceeded):
-		return r.v, r.err
-	case errors.Is(r.cause, ErrBudget):
-		return none, r.cause
-	default:
-		return none, fmt.Errorf("backend: %s: its effect is unknown: %w", c, r.err)
+	ended := errors.Is(r.err, context.Canceled) || errors.Is(r.err, context.DeadlineExceeded)
+	if cause := context.Cause(ctx); ended && errors.Is(cause, ErrBudget) {
+		r.err = cause
 	}
+	return r.v, r.err
+}
+
+// leave returns why the caller goes before its call has ended.
+func (bs Budgets) leave(ctx context.Context, c call) error {
+	cause := context.Cause(ctx)
+	if !errors.Is(cause, ErrBudget) { // the caller's own wish, which is no news
+		return fmt.Errorf("backend: %s: its effect is unknown: %w", c, ctx.Err())
+	}
+	bs.Logger.Warn("backend call exceeded its budget", zap.Stringer("call", c), zap.Duration("budget", c.budget))
+	return cause
 }
 
 // straggled tells the true result of a call whose caller has gone.
