@@ -1,0 +1,168 @@
+package spawn
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+)
+
+const (
+	idleAfter    = 5 * time.Second // how long a cell outlives the last process of its sandbox
+	idleAtMost   = 5 * time.Minute // the look for processes left behind is repeated ever more rarely, up to this
+	keptCellsMax = 2000            // threads of this process; the runtime dies at 10,000
+)
+
+// Confinement is the prepared confinement of one sandbox and the handle on all of its processes. It is safe for concurrent use.
+type Confinement struct {
+	s      *Spawner
+	limits Limits
+	ownUID bool // no process outside has the uid
+
+	// turn is held by whoever uses the cell. One job runs at a time, so holding it for the length of a fork costs nothing.
+	turn  sync.Mutex
+	cell  *cell        // nil while nothing runs
+	timer *clock.Timer // looks whether the cell may end; nil without a cell
+	idle  time.Duration
+	shut  bool
+
+	mu    sync.Mutex // guards the fields below; taken after turn
+	live  map[*Process]struct{}
+	kills int      // running KillAll calls: no starts
+	lone  *Process // the only process ever started while the cell lived; nil for none or several
+	made  int      // starts while the cell lived
+}
+
+// Confine prepares the confinement of one sandbox. It fails when the home or a further read-only path does not exist, or when this process may
+// not give the sandbox the uid. The home belongs to the caller, who made it.
+func (s *Spawner) Confine(l Limits) (*Confinement, error) {
+	own := l.UID != 0 && l.UID != uint32(os.Getuid())
+	if own && !s.able.UIDs {
+		return nil, fmt.Errorf("spawn: confine %s: uid %d: %w", l.Name, l.UID, os.ErrPermission)
+	}
+	if st, err := os.Stat(l.Home); err != nil || !st.IsDir() {
+		return nil, fmt.Errorf("spawn: confine %s: home %q is not a directory: %w", l.Name, l.Home, orNotExist(err))
+	}
+	set, err := s.landlock.ruleset(l.Home, l.ReadOnly)
+	if err != nil {
+		return nil, fmt.Errorf("confine %s: %w", l.Name, err)
+	}
+	if set != nil {
+		set.Close() // made again whenever the sandbox gets a cell, so that an idle one holds no descriptor
+	}
+	return &Confinement{s: s, limits: l, ownUID: own, live: map[*Process]struct{}{}}, nil
+}
+
+func orNotExist(err error) error {
+	if err == nil {
+		return os.ErrNotExist
+	}
+	return err
+}
+
+// inside runs f on the thread inside the sandbox, which it starts if there is none.
+func (c *Confinement) inside(f func()) error {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	return c.insideLocked(f)
+}
+
+func (c *Confinement) insideLocked(f func()) error {
+	if c.shut {
+		return fmt.Errorf("%w: %s", ErrClosed, c.limits.Name)
+	}
+	if c.cell == nil {
+		if err := c.openLocked(); err != nil {
+			return err
+		}
+	}
+	c.cell.do(f)
+	return nil
+}
+
+func (c *Confinement) openLocked() error {
+	set, err := c.s.landlock.ruleset(c.limits.Home, c.limits.ReadOnly)
+	if err != nil {
+		return err
+	}
+	if set != nil {
+		defer set.Close()
+	}
+	if c.cell, err = newCell(func() error { return enter(set) }); err != nil {
+		return err
+	}
+	c.idle = idleAfter
+	c.timer = c.s.clk.AfterFunc(c.idle, c.retire)
+	return nil
+}
+
+// retire ends the cell if nothing of the sandbox is left, and looks again later if something is.
+func (c *Confinement) retire() {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	if c.cell == nil {
+		return
+	}
+	if c.running() == 0 {
+		if left, err := c.insidersLocked(); err == nil && len(left) == 0 {
+			c.closeCellLocked()
+			return
+		}
+		c.idle = min(2*c.idle, idleAtMost)
+	}
+	c.timer.Reset(c.idle)
+}
+
+func (c *Confinement) closeCellLocked() {
+	c.timer.Stop()
+	c.cell.close()
+	c.cell, c.timer = nil, nil
+	c.mu.Lock()
+	c.lone, c.made = nil, 0
+	c.mu.Unlock()
+}
+
+// Close gives up what Confine prepared; it does not kill, and what is still alive inside an ordinary user's sandbox is no longer found
+// after it. It may be called twice.
+func (c *Confinement) Close() {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.shut = true
+	if c.cell != nil {
+		c.closeCellLocked()
+	}
+}
+
+func (c *Confinement) running() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.live)
+}
+
+func (c *Confinement) remember(p *Process) {
+	c.mu.Lock()
+	c.live[p] = struct{}{}
+	c.made++
+	if c.lone = nil; c.made == 1 {
+		c.lone = p
+	}
+	c.mu.Unlock()
+	c.s.mu.Lock()
+	c.s.procs[p.pid] = p
+	c.s.mu.Unlock()
+}
+
+// forget takes a reaped process out. Its number may be another's by now, who stays.
+func (c *Confinement) forget(p *Process) {
+	c.s.mu.Lock()
+	if c.s.procs[p.pid] == p {
+		delete(c.s.procs, p.pid)
+	}
+	c.s.mu.Unlock()
+	c.mu.Lock()
+	delete(c.live, p)
+	c.mu.Unlock()
+	c.s.marks.release(p.mark)
+}

@@ -1,0 +1,155 @@
+package spawn
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Start starts one command inside and returns once it was executed. A command that is not there is os.ErrNotExist, one that may not be
+// executed is os.ErrPermission. It panics when a stream is not set.
+func (c *Confinement) Start(cmd Command) (*Process, error) {
+	if cmd.Stdin == nil || cmd.Stdout == nil || cmd.Stderr == nil {
+		panic("spawn: a Command needs Stdin, Stdout and Stderr")
+	}
+	if len(cmd.Argv) == 0 || cmd.Argv[0] == "" {
+		return nil, fmt.Errorf("spawn: start %s: no command: %w", cmd.ID, os.ErrInvalid)
+	}
+	defer runtime.KeepAlive(cmd)
+	p, err := c.start(cmd)
+	if err != nil {
+		return nil, c.explain(cmd, err)
+	}
+	return p, nil
+}
+
+func (c *Confinement) start(cmd Command) (*Process, error) {
+	paths, err := candidates(cmd, c.identity())
+	if err != nil {
+		return nil, err
+	}
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	if c.beingKilled() {
+		return nil, fmt.Errorf("%w: %s is being killed", ErrClosed, c.limits.Name)
+	}
+	p := &Process{id: cmd.ID, in: c, mark: c.s.marks.take(), done: make(chan struct{})}
+	if doErr := c.insideLocked(func() { err = c.fork(p, paths, cmd) }); doErr != nil {
+		err = doErr
+	}
+	if err != nil {
+		c.s.marks.release(p.mark)
+		return nil, err
+	}
+	c.s.lookAgain()
+	return p, nil
+}
+
+// lookAgain has children looked for that ended before they were entered.
+func (s *Spawner) lookAgain() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fork runs on the cell. The child is entered as p before any reaper may take it for an orphan.
+func (c *Confinement) fork(p *Process, paths []string, cmd Command) error {
+	c.s.starts.RLock()
+	defer c.s.starts.RUnlock()
+	pid, err := forkFirst(paths, cmd.Argv, c.attr(p, cmd))
+	if err != nil {
+		return err
+	}
+	if c.limited() {
+		if err := settle(pid, c.rlimits()); err != nil {
+			return err
+		}
+	}
+	p.pid = pid
+	c.remember(p)
+	return nil
+}
+
+// forkFirst executes the first of paths that can be, as execvp(3) would: one that may not be executed is remembered, not final.
+func forkFirst(paths, argv []string, attr *syscall.ProcAttr) (int, error) {
+	var refused error
+	for _, path := range paths {
+		pid, err := syscall.ForkExec(path, argv, attr)
+		switch {
+		case err == nil:
+			return pid, nil
+		case errors.Is(err, unix.EACCES):
+			refused = err
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		default:
+			return 0, err
+		}
+	}
+	if refused != nil {
+		return 0, refused
+	}
+	return 0, unix.ENOENT
+}
+
+func (c *Confinement) attr(p *Process, cmd Command) *syscall.ProcAttr {
+	return &syscall.ProcAttr{
+		Dir: cmd.Dir, Env: c.environ(p.mark, cmd),
+		Files: []uintptr{cmd.Stdin.Fd(), cmd.Stdout.Fd(), cmd.Stderr.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: c.credential(p.mark), Ptrace: c.limited()},
+	}
+}
+
+// credential is nil when the child is to be who we are.
+func (c *Confinement) credential(m mark) *syscall.Credential {
+	me := c.identity()
+	if !c.s.able.Marks && !c.s.able.UIDs {
+		return nil
+	}
+	cred := &syscall.Credential{Uid: me.uid, Gid: me.gid}
+	if m.gid != 0 {
+		cred.Groups = []uint32{m.gid}
+	}
+	return cred
+}
+
+func (c *Confinement) identity() identity {
+	id := identity{uid: uint32(os.Getuid()), gid: uint32(os.Getgid())}
+	if c.limits.UID != 0 {
+		id.uid = c.limits.UID
+	}
+	if c.limits.GID != 0 {
+		id.gid = c.limits.GID
+	}
+	return id
+}
+
+// environ is the command's, and where no uid tells the sandbox apart the marks by which its processes are found again.
+func (c *Confinement) environ(m mark, cmd Command) []string {
+	if c.ownUID && m.gid != 0 {
+		return cmd.Env
+	}
+	env := make([]string, 0, len(cmd.Env)+2)
+	for _, kv := range cmd.Env {
+		if !strings.HasPrefix(kv, envSandbox) && !strings.HasPrefix(kv, envProcess) {
+			env = append(env, kv)
+		}
+	}
+	return append(env, envSandbox+c.limits.Name, envProcess+cmd.ID)
+}
+
+// explain names the command, and tells a missing directory from a missing command: the kernel answers the same for both.
+func (c *Confinement) explain(cmd Command, err error) error {
+	if errors.Is(err, ErrClosed) {
+		return err
+	}
+	if st, dirErr := os.Stat(cmd.Dir); cmd.Dir != "" && (dirErr != nil || !st.IsDir()) {
+		return fmt.Errorf("spawn: start %s: directory %q: %w", cmd.ID, cmd.Dir, orNotExist(errors.Unwrap(dirErr)))
+	}
+	return fmt.Errorf("spawn: start %s: %s: %w", cmd.ID, cmd.Argv[0], err)
+}
