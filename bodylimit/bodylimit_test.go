@@ -27,7 +27,7 @@ func post(body io.Reader) *http.Request { return httptest.NewRequest("POST", "/"
 func undeclared(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) }
 
 // refused asserts that the answer is the one the wire promises.
-func refused(t *testing.T, res *http.Response, status int, code, text string) {
+func refused(t testing.TB, res *http.Response, status int, code, text string) {
 	t.Helper()
 	var got struct{ Error, Code string }
 	body, err := io.ReadAll(res.Body)

@@ -41,8 +41,8 @@ func classify(err error) (refusal, bool) {
 // {"error": text, "code": "payload_too_large" | "unsupported_encoding" | "bad_request"}. Otherwise, or if err is nil, it writes nothing
 // and returns false. Nothing may have been written to w before, and nothing should be after.
 //
-// If a part of the body may still be on its way over HTTP/1, the answer is flushed, then Refuse goes on reading for as long as
-// [Limiter] says, then the connection is closed. For that w must be net/http's own, or have an Unwrap method that leads there, as
+// If a part of the body may still be on its way, the answer is flushed, then Refuse goes on reading for as long as [Limiter] says, then
+// the connection, or over HTTP/2 the stream, is closed. For that w must be net/http's own, or have an Unwrap method that leads there, as
 // [http.ResponseController] asks; otherwise the answer arrives too, but a silent client keeps the connection until ReadTimeout.
 func (l *Limiter) Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	l.mustBeValid()
@@ -53,18 +53,30 @@ func (l *Limiter) Refuse(w http.ResponseWriter, r *http.Request, err error) bool
 	if l.Logger != nil {
 		l.Logger.Info("request body refused", zap.Int("status", answer.status), zap.Error(err))
 	}
-	hangUp := r.ProtoMajor == 1 && !answer.ended && r.Body != nil && r.Body != http.NoBody
-	if hangUp {
-		// Without it net/http reads what is left before it sends anything. Over HTTP/2 it would end every other stream as well.
-		w.Header().Set("Connection", "close")
-		l.warn(l.stopListeningSoon(w))
-	}
-	l.write(w, answer)
-	if hangUp {
-		_ = http.NewResponseController(w).Flush() // if it cannot, the answer leaves when the handler returns
-		_, _ = io.CopyN(io.Discard, sent(r.Body), drainBytes)
+	if answer.ended || r.Body == nil || r.Body == http.NoBody {
+		l.write(w, answer)
+	} else {
+		l.writeAndHangUp(w, r, answer)
 	}
 	return true
+}
+
+// writeAndHangUp writes the answer while the body may still be on its way, and then reads on: when net/http cuts the client off, a client
+// that is still sending takes that for the answer, be it a reset connection or, over HTTP/2, a reset stream.
+func (l *Limiter) writeAndHangUp(w http.ResponseWriter, r *http.Request, answer refusal) {
+	if r.ProtoMajor == 1 {
+		// Without it net/http reads what is left before it sends anything. Over HTTP/2 it would end every other stream as well.
+		w.Header().Set("Connection", "close")
+	}
+	err := l.stopListeningSoon(w)
+	l.warn(err)
+	l.write(w, answer)
+	if err != nil {
+		return // the answer leaves when the handler returns, and must not wait for a client without an end
+	}
+	if http.NewResponseController(w).Flush() == nil {
+		_, _ = io.CopyN(io.Discard, sent(r.Body), drainBytes)
+	}
 }
 
 func (l *Limiter) write(w http.ResponseWriter, answer refusal) {
@@ -90,7 +102,7 @@ func (l *Limiter) encodings() string {
 	return "identity"
 }
 
-// stopListeningSoon bounds every read from the connection that is still to come, net/http's own included.
+// stopListeningSoon bounds every read of the body that is still to come, net/http's own included.
 func (l *Limiter) stopListeningSoon(w http.ResponseWriter) error {
 	return http.NewResponseController(w).SetReadDeadline(time.Now().Add(l.drain()))
 }
