@@ -137,7 +137,7 @@ func (h *host) set(b *box, m meta, s state, cell *spawn.Confinement) {
 	}
 }
 
-// list returns what there is; a create under way is not there yet.
+// list returns what there is, or what there is of ids; a create under way is not there yet.
 func (h *host) list(ids []string) (snapshot, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +147,7 @@ func (h *host) list(ids []string) (snapshot, error) {
 	} else {
 		ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	}
-	snap := snapshot{Sandboxes: make([]sandbox, 0, len(ids)), Complete: true}
+	snap := snapshot{Sandboxes: make([]sandbox, 0, len(ids)), Complete: !named}
 	for _, id := range ids {
 		b, ok := h.boxes[id]
 		switch {
