@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+	"github.com/keepwell-go/keepwell/refserver/client"
+)
+
+// Exit codes, which scripts rely on.
+const (
+	exitDone    = 0
+	exitFailed  = 1 // refused or failed
+	exitUsage   = 2
+	exitUnknown = 3 // it could not be told what happened
+)
+
+// envPrefix starts the name of each environment variable that stands for a flag.
+const envPrefix = "KEEPWELL"
+
+// cli is the command line: one field for each command, and the flags that all of them share.
+type cli struct {
+	State string `placeholder:"DIR" help:"State directory: sandboxes, token, sockets. Default: keepwell in the user's state directory."`
+
+	Serve  serveCmd  `cmd:"" default:"withargs" help:"Serve sandboxes (the default command)."`
+	Create createCmd `cmd:"" help:"Create a sandbox, or resume a stopped one."`
+	Ls     lsCmd     `cmd:"" help:"List sandboxes."`
+	Rm     rmCmd     `cmd:"" help:"Destroy sandboxes and their workspaces."`
+	Stop   stopCmd   `cmd:"" help:"Stop sandboxes and keep their workspaces."`
+	Exec   execCmd   `cmd:"" help:"Run a command in a sandbox and print its output as it comes."`
+	Ps     psCmd     `cmd:"" help:"List the processes of a sandbox."`
+	Logs   logsCmd   `cmd:"" help:"Print what a process wrote."`
+	Kill   killCmd   `cmd:"" help:"Kill a process and all its descendants."`
+	Cp     cpCmd     `cmd:"" help:"Copy a file into or out of a sandbox (ID:PATH)."`
+	Down   downCmd   `cmd:"" help:"Stop all sandboxes of the state directory and its host runner."`
+	Runner runnerCmd `cmd:"" help:"Run the daemon that hosts sandboxes; refserver starts it by itself."`
+}
+
+// run parses args, carries the command out and returns the exit code.
+func run(ctx context.Context, args []string) int {
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("refserver"), kong.Description("Confined sandboxes over HTTP."),
+		kong.DefaultEnvars(envPrefix), kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Vars{"max_body": fmt.Sprint(wire.MaxBody), "max_file": fmt.Sprint(wire.MaxFile)})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "refserver:", err)
+		return exitUsage
+	}
+	for _, name := range unknownVariables(parser.Model.Node, os.Environ()) {
+		fmt.Fprintf(os.Stderr, "refserver: warning: the environment variable %s stands for no flag\n", name)
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "refserver: %v\nrefserver: see refserver --help\n", err)
+		return exitUsage
+	}
+	return exitCode(command.Run(&c), os.Stderr)
+}
+
+// unknownVariables returns the names in environ that look like ours and that no flag reads. They are no error, so that a
+// variable of another version stops nobody.
+func unknownVariables(root *kong.Node, environ []string) (names []string) {
+	known := map[string]bool{tokenVariable: true}
+	flagVariables(root, known)
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, envPrefix+"_") && !known[name] && name != "KEEPWELL_REQUIRE" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func flagVariables(n *kong.Node, into map[string]bool) {
+	for _, f := range n.Flags {
+		for _, env := range f.Envs {
+			into[env] = true
+		}
+	}
+	for _, child := range n.Children {
+		flagVariables(child, into)
+	}
+}
+
+// statusError ends the program with the code of the command that ran in a sandbox.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// usageError is a bad value that parsing alone cannot find.
+type usageError struct{ error }
+
+func exitCode(err error, stderr *os.File) int {
+	if err == nil {
+		return exitDone
+	}
+	if s, ok := errors.AsType[statusError](err); ok {
+		return int(s)
+	}
+	fmt.Fprintf(stderr, "refserver: %v\n", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	switch client.Code(err) {
+	case wire.CodeUnknown, wire.CodeDestroyFailed, wire.CodeStopFailed, wire.CodeRunnerLost:
+		return exitUnknown
+	}
+	if errors.Is(err, client.ErrTruncated) {
+		return exitUnknown
+	}
+	return exitFailed
+}

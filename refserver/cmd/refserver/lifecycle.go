@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/keepwell-go/keepwell/backend/local"
+	"github.com/keepwell-go/keepwell/refserver/client"
+)
+
+// clientFlags are the flags of every client command.
+type clientFlags struct {
+	Server    string `placeholder:"URL" help:"The server. Default: the one that runs with the state directory."`
+	TokenFile string `placeholder:"FILE" help:"File with the token. Default: the one in the state directory; KEEPWELL_TOKEN may carry it too."`
+	JSON      bool   `env:"-" name:"json" help:"Print JSON."`
+}
+
+type createCmd struct {
+	clientFlags
+	ID       string            `arg:"" optional:"" help:"Id of the sandbox: lower case letters, digits and dashes. Default: the server picks one."`
+	Env      map[string]string `env:"-" short:"e" mapsep:"none" placeholder:"NAME=VALUE" help:"Environment of its commands; may be repeated."`
+	TTL      time.Duration     `env:"-" name:"ttl" help:"Lifetime, after which it is stopped."`
+	Idle     time.Duration     `env:"-" help:"Idle time after which it is stopped."`
+	MemoryMB int64             `env:"-" name:"memory-mb" help:"Memory limit of each of its processes."`
+	PIDs     int64             `env:"-" name:"pids" help:"Limit of processes."`
+	Pinned   bool              `env:"-" help:"Never stop it for idleness or age."`
+}
+
+// Run creates the sandbox and prints its id.
+func (c *createCmd) Run(ctx context.Context, g *cli) error {
+	api, err := g.dial(c.clientFlags)
+	if err != nil {
+		return err
+	}
+	r := client.CreateRequest{
+		ID: c.ID, Env: c.Env, TTLMS: c.TTL.Milliseconds(), IdleTimeoutMS: c.Idle.Milliseconds(), Pinned: c.Pinned,
+	}
+	if c.MemoryMB != 0 || c.PIDs != 0 {
+		r.Limits = &client.Limits{MemoryMB: c.MemoryMB, PIDs: c.PIDs}
+	}
+	sb, err := api.Create(ctx, r)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(sb)
+	}
+	fmt.Println(sb.ID)
+	return nil
+}
+
+type lsCmd struct {
+	clientFlags
+	All   bool `env:"-" short:"a" help:"Stopped ones too."`
+	Fresh bool `env:"-" help:"Ask the backend instead of the server's registry."`
+}
+
+// Run prints the sandboxes.
+func (c *lsCmd) Run(ctx context.Context, g *cli) error {
+	api, err := g.dial(c.clientFlags)
+	if err != nil {
+		return err
+	}
+	q := url.Values{}
+	if c.Fresh || c.All {
+		q.Set("fresh", "1")
+	}
+	got, err := api.List(ctx, q)
+	if err == nil && c.All {
+		var stopped []client.Sandbox
+		stopped, err = api.List(ctx, url.Values{"state": {"stopped"}})
+		got = append(got, stopped...)
+	}
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(got)
+	}
+	return table(os.Stdout, "ID\tSTATE\tTENANT\tCREATED\tEXPIRES", got, func(sb client.Sandbox) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", sb.ID, sb.State, sb.Tenant, when(sb.CreatedAtMS), when(sb.ExpiresAtMS))
+	})
+}
+
+type rmCmd struct {
+	clientFlags
+	IfIdle bool     `env:"-" name:"if-idle" help:"Leave those alone that are busy, or that could not be asked."`
+	IDs    []string `arg:"" name:"id" help:"Sandboxes."`
+}
+
+// Run destroys each sandbox; a failure of one does not spare the others.
+func (c *rmCmd) Run(ctx context.Context, g *cli) error {
+	return c.each(g, c.IDs, func(api *client.Client, id string) (string, error) { return api.Delete(ctx, id, c.IfIdle) })
+}
+
+type stopCmd struct {
+	clientFlags
+	IDs []string `arg:"" name:"id" help:"Sandboxes."`
+}
+
+// Run stops each sandbox.
+func (c *stopCmd) Run(ctx context.Context, g *cli) error {
+	return c.each(g, c.IDs, func(api *client.Client, id string) (string, error) { return api.Stop(ctx, id) })
+}
+
+// each carries act out on every id and prints what came of it.
+func (f clientFlags) each(g *cli, ids []string, act func(*client.Client, string) (string, error)) error {
+	api, err := g.dial(f)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		outcome, err := act(api, id)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", id, err))
+			continue
+		}
+		if f.JSON {
+			err = printJSON(map[string]string{"id": id, "outcome": outcome})
+		} else {
+			_, err = fmt.Printf("%s %s\n", id, outcome)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+type downCmd struct{}
+
+// Run ends all that the state directory holds running. It needs no server.
+func (c *downCmd) Run(ctx context.Context, g *cli) error {
+	dir, err := stateDir(g.State)
+	if err != nil {
+		return err
+	}
+	n, err := local.Down(ctx, local.Config{StateDir: dir})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("stopped %d sandboxes; their workspaces are kept\n", n)
+	return nil
+}

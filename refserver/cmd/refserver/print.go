@@ -1,0 +1,30 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+)
+
+func printJSON(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
+
+// table prints a head and a row for each item, tabs aligned.
+func table[T any](w io.Writer, head string, items []T, row func(T) string) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, head)
+	for _, item := range items {
+		fmt.Fprintln(tw, row(item))
+	}
+	return tw.Flush()
+}
+
+// when shows Unix milliseconds in local time; 0 is never.
+func when(ms int64) string {
+	if ms == 0 {
+		return "-"
+	}
+	return time.UnixMilli(ms).Format(time.DateTime)
+}

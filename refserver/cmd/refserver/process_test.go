@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+	"github.com/keepwell-go/keepwell/refserver/client"
+)
+
+func TestExecEndsWithTheCommandsOwnCodeAndKeepsItsStreamsApart(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	l.ok("create", "box")
+	cases := []struct {
+		args []string
+		want string
+		code int
+	}{
+		{[]string{"--", "echo", "a b"}, "a b\n", 0},
+		{[]string{"echo $((40+2)); exit 42"}, "42\n", 42},
+		{[]string{"kill -TERM $$"}, "", 128 + 15},
+		{[]string{"--timeout=200ms", "--", "sleep", "60"}, "", 128 + 9},
+		{[]string{"-e", "A=x,y", "echo $A"}, "x,y\n", 0},
+		{[]string{"--cwd=/no/such", "--", "true"}, "", exitFailed},
+		{[]string{"--", "/no/such/program"}, "", exitFailed},
+	}
+	for _, c := range cases {
+		args := append([]string{"exec"}, c.args...)
+		at := 1
+		for at < len(args) && strings.HasPrefix(args[at], "-") && args[at] != "--" {
+			if args[at] == "-e" {
+				at++
+			}
+			at++
+		}
+		args = append(args[:at:at], append([]string{"box"}, args[at:]...)...)
+		out, code := l.run(args...)
+		if code != c.code || c.want != "" && out != c.want {
+			t.Errorf("%q ended with %d and %q, want %d and %q", c.args, code, out, c.code, c.want)
+		}
+	}
+	cmd := l.command(t.Context(), "exec", "box", "echo out; echo err >&2")
+	out, err := cmd.Output()
+	if err != nil || string(out) != "out\n" {
+		t.Errorf("stdout is %q, %v", out, err)
+	}
+}
+
+// R63
+func TestPsStartAndOutputAgreeOnTheProcessID(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	l.ok("create", "box")
+	id := strings.TrimSpace(l.ok("exec", "-d", "box", "echo first; exec sleep 600"))
+	if !strings.HasPrefix(id, "proc_") {
+		t.Errorf("the id is %q", id)
+	}
+	var listed []wire.Process
+	if err := json.Unmarshal([]byte(l.ok("ps", "--json", "box")), &listed); err != nil {
+		t.Fatal(err)
+	}
+	if len(listed) != 1 || listed[0].ID != id || !listed[0].Running {
+		t.Errorf("ps shows %+v", listed)
+	}
+	if got := l.ok("ps", "box"); !strings.Contains(got, id) || !strings.Contains(got, "running") {
+		t.Errorf("ps prints %s", got)
+	}
+	// R61
+	for _, want := range []string{"killed: true\n", "killed: false\n"} {
+		if got := l.ok("kill", "box", id); got != want {
+			t.Errorf("kill says %q, want %q", got, want)
+		}
+	}
+	if got := l.ok("logs", "box", id); got != "first\n" {
+		t.Errorf("logs prints %q", got)
+	}
+	if _, code := l.run("logs", "-f", "box", id); code != 128+9 {
+		t.Errorf("logs -f ended with %d, want the command's own", code)
+	}
+	// R60
+	if out, code := l.run("kill", "box", "12345"); code != exitFailed || !strings.Contains(out, wire.CodePIDNotAccepted) {
+		t.Errorf("a pid was accepted: %d %s", code, out)
+	}
+}
+
+func TestCpCopiesFilesInAndOut(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	l.ok("create", "box")
+	from, to := filepath.Join(l.home, "from"), filepath.Join(l.home, "to")
+	content := strings.Repeat("bytes \x00\xff\n", 10_000)
+	if err := os.WriteFile(from, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.ok("cp", from, "box:a/b")
+	if got := l.ok("exec", "box", "wc -c < a/b; stat -c %U a"); !strings.HasPrefix(strings.TrimSpace(got), "90000") {
+		t.Errorf("inside it has %s bytes", got)
+	}
+	l.ok("cp", "box:a/b", to)
+	if got, err := os.ReadFile(to); err != nil || string(got) != content {
+		t.Errorf("what came back differs: %d bytes, %v", len(got), err)
+	}
+	if out, code := l.run("cp", "box:../../etc/passwd", to); code != exitFailed || !strings.Contains(out, wire.CodeUnsafePath) {
+		t.Errorf("a path that climbs out: %d %s", code, out)
+	}
+}
+
+func TestRmStopAndLsSayWhatBecameOfEach(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	l.ok("create", "a")
+	l.ok("create", "b")
+	if got := l.ok("stop", "a"); got != "a stopped\n" {
+		t.Errorf("stop says %q", got)
+	}
+	if got := l.ok("ls", "-a", "--json"); !strings.Contains(got, `"state":"stopped"`) || !strings.Contains(got, `"state":"running"`) {
+		t.Errorf("ls shows %s", got)
+	}
+	l.ok("exec", "-d", "b", "--", "sleep", "600")
+	if out, code := l.run("rm", "--if-idle", "b"); code != exitFailed || !strings.Contains(out, wire.CodeBusy) { // R31
+		t.Errorf("a busy one: %d %s", code, out)
+	}
+	out, code := l.run("rm", "a", "nope", "b")
+	if code != exitFailed || !strings.Contains(out, "a stopped") || !strings.Contains(out, "b stopped") || !strings.Contains(out, "nope: ") {
+		t.Errorf("rm ended with %d: %s", code, out)
+	}
+	if got := l.ok("ls", "-a"); strings.Count(got, "\n") != 1 {
+		t.Errorf("left over: %s", got)
+	}
+}
+
+func TestWhatCouldNotBeToldHasAnExitCodeOfItsOwn(t *testing.T) {
+	for _, code := range []string{wire.CodeUnknown, wire.CodeDestroyFailed, wire.CodeStopFailed, wire.CodeRunnerLost} {
+		if got := exitCode(&client.Error{Code: code}, os.Stderr); got != exitUnknown {
+			t.Errorf("%s gives %d, want %d", code, got, exitUnknown)
+		}
+	}
+	if got := exitCode(client.ErrTruncated, os.Stderr); got != exitUnknown {
+		t.Errorf("a cut stream gives %d, want %d", got, exitUnknown)
+	}
+	if got := exitCode(&client.Error{Code: wire.CodeNotFound}, os.Stderr); got != exitFailed {
+		t.Errorf("not found gives %d, want %d", got, exitFailed)
+	}
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/term"
+
+	"github.com/keepwell-go/keepwell/backend/local"
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+	"github.com/keepwell-go/keepwell/bodylimit"
+	"github.com/keepwell-go/keepwell/refserver"
+)
+
+// drainTime is how long requests under way may take to finish once the server was told to end.
+const drainTime = 10 * time.Second
+
+// minBody is the smallest limit of a request body under which the API is still usable, in bytes.
+const minBody = 4 << 10
+
+type serveCmd struct {
+	Listen             string        `default:"127.0.0.1:8080" help:"Address to serve on; port 0 picks one."`
+	Backend            string        `default:"local" enum:"local" help:"What runs the sandboxes (${enum})."`
+	NoAuth             bool          `help:"Ask for no token. Only on a loopback address."`
+	MaxSandboxes       int           `default:"256" help:"Sandboxes that may exist at once, those being created included."`
+	MaxPerTenant       int           `default:"0" help:"The same for each tenant; 0: no such limit."`
+	TTLMax             time.Duration `name:"ttl-max" default:"24h" help:"Longest lifetime of a sandbox, and its default."`
+	IdleMax            time.Duration `default:"30m" help:"Longest idle timeout of a sandbox, and its default."`
+	SweepEvery         time.Duration `default:"60s" help:"Time between two sweeps."`
+	MaxBodyBytes       int64         `default:"${max_body}" help:"Largest JSON request body."`
+	MaxFileBytes       int64         `default:"${max_file}" help:"Largest file that is written."`
+	RequireConfinement bool          `help:"Refuse to start where the machine cannot confine sandboxes fully."`
+	Log                string        `default:"auto" enum:"auto,console,json" help:"Form of the log on stderr (${enum}); auto is console on a terminal."`
+}
+
+// Run serves until ctx ends.
+func (c *serveCmd) Run(ctx context.Context, g *cli) error {
+	if err := c.check(); err != nil {
+		return usageError{err}
+	}
+	dir, err := stateDir(g.State)
+	if err != nil {
+		return err
+	}
+	if err := makeStateDir(dir); err != nil {
+		return err
+	}
+	log := c.logger()
+	defer func() { _ = log.Sync() }() // a terminal cannot be synced
+	ln, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w", c.Listen, err)
+	}
+	defer ln.Close()
+	if c.NoAuth && !loopback(ln.Addr()) {
+		return usageError{fmt.Errorf("--no-auth needs a loopback address, and --listen %s is none", c.Listen)}
+	}
+	be, err := local.Open(local.Config{StateDir: dir, RequireConfinement: c.RequireConfinement, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer be.Close()
+	srv, err := c.server(dir, be, log)
+	if err != nil {
+		return err
+	}
+	defer srv.Close()
+	if err := announce(dir, ln.Addr(), c.NoAuth); err != nil {
+		return err
+	}
+	return c.serve(ctx, ln, srv, log)
+}
+
+// check refuses values that would make a server that cannot work.
+func (c *serveCmd) check() error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--listen %q: %w", c.Listen, err)
+	case host == "":
+		return fmt.Errorf("--listen %q: name the address, 127.0.0.1 for this machine alone or 0.0.0.0 for all", c.Listen)
+	case c.MaxSandboxes < 1:
+		return fmt.Errorf("--max-sandboxes is %d, must be at least 1", c.MaxSandboxes)
+	case c.MaxPerTenant < 0:
+		return fmt.Errorf("--max-per-tenant is %d, must not be negative", c.MaxPerTenant)
+	case c.TTLMax <= 0 || c.IdleMax <= 0:
+		return fmt.Errorf("--ttl-max is %s and --idle-max is %s, both must be positive", c.TTLMax, c.IdleMax)
+	case c.SweepEvery < time.Second:
+		return fmt.Errorf("--sweep-every is %s, must be at least 1s", c.SweepEvery)
+	case c.MaxBodyBytes < minBody:
+		return fmt.Errorf("--max-body-bytes is %d, must be at least %d", c.MaxBodyBytes, minBody)
+	case c.MaxFileBytes < 0:
+		return fmt.Errorf("--max-file-bytes is %d, must not be negative", c.MaxFileBytes)
+	}
+	return nil
+}
+
+func (c *serveCmd) server(dir string, be *local.Backend, log *zap.Logger) (*refserver.Server, error) {
+	token, err := secret(dir, tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := secret(dir, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	return refserver.New(refserver.Config{
+		Backend: be, BackendName: c.Backend, Token: token, Key: []byte(key), NoAuth: c.NoAuth,
+		MaxSandboxes: c.MaxSandboxes, MaxPerTenant: c.MaxPerTenant,
+		TTLMax: c.TTLMax, IdleMax: c.IdleMax, SweepEvery: c.SweepEvery,
+		MaxBody:     bodylimit.Clamp(log, "--max-body-bytes", c.MaxBodyBytes, wire.MaxBody),
+		MaxFile:     bodylimit.Clamp(log, "--max-file-bytes", c.MaxFileBytes, wire.MaxFile),
+		Confinement: be.Confinement(), Version: version(), Logger: log,
+	})
+}
+
+// serve answers until ctx ends, then lets what is under way finish, and says what goes on without it.
+func (c *serveCmd) serve(ctx context.Context, ln net.Listener, srv *refserver.Server, log *zap.Logger) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	swept := make(chan struct{}) // closed when the sweeps have ended
+	go func() { defer close(swept); srv.Run(work) }()
+	defer func() { cancel(); <-swept }()
+
+	hs := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: zap.NewStdLog(log)}
+	failed := make(chan error, 1) // Serve's error, once
+	go func() { failed <- hs.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	grace, stop := context.WithTimeout(work, drainTime)
+	defer stop()
+	if err := hs.Shutdown(grace); errors.Is(err, context.DeadlineExceeded) {
+		log.Warn("requests still under way were cut", zap.Duration("after", drainTime))
+		_ = hs.Close() // the listener is closed, and the connections are to go
+	}
+	fmt.Fprintf(os.Stderr, "refserver: stopped; %d sandboxes go on running. `refserver` finds them again, `refserver down` ends them.\n", srv.Len())
+	return nil
+}
+
+// announce tells people on stdout, and client commands by a file, where the server is.
+func announce(dir string, addr net.Addr, noAuth bool) error {
+	base := "http://" + addr.String()
+	if err := os.WriteFile(filepath.Join(dir, addressFile), []byte(base+"\n"), 0o600); err != nil {
+		return err
+	}
+	fmt.Printf("listening on %s\n", base)
+	auth := ""
+	if !noAuth {
+		path := filepath.Join(dir, tokenFile)
+		fmt.Printf("token in %s\n", path)
+		auth = fmt.Sprintf(` -H "Authorization: Bearer $(cat %s)"`, shellQuote(path))
+	}
+	fmt.Printf("try: curl%s -d '{}' %s/v1/sandboxes\n", auth, base)
+	return nil
+}
+
+// shellQuote returns s as one word of a shell inside double quotes' command substitution.
+func shellQuote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func loopback(addr net.Addr) bool {
+	a, ok := addr.(*net.TCPAddr)
+	return ok && a.IP.IsLoopback()
+}
+
+func (c *serveCmd) logger() *zap.Logger {
+	cfg := zap.NewProductionConfig()
+	cfg.DisableStacktrace = true
+	if c.Log == "console" || c.Log == "auto" && term.IsTerminal(int(os.Stderr.Fd())) {
+		cfg = zap.NewDevelopmentConfig()
+		cfg.Level.SetLevel(zap.InfoLevel)
+	}
+	log, err := cfg.Build()
+	if err != nil {
+		return zap.NewNop() // only a broken sink, which stderr is not
+	}
+	return log
+}

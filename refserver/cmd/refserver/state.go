@@ -1,0 +1,116 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/keepwell-go/keepwell/refserver/client"
+)
+
+// tokenVariable may carry the token of a client command, since an argument would show it to every user of the machine.
+const tokenVariable = envPrefix + "_TOKEN"
+
+// Files of the state directory that the commands share.
+const (
+	tokenFile   = "token"
+	keyFile     = "key"
+	addressFile = "address"
+)
+
+// stateDir returns the absolute state directory: dir, or the default of this user.
+func stateDir(dir string) (string, error) {
+	if dir == "" {
+		base := os.Getenv("XDG_STATE_HOME")
+		if base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return "", fmt.Errorf("no state directory: %w; give --state", err)
+			}
+			base = filepath.Join(home, ".local", "state")
+		}
+		dir = filepath.Join(base, "keepwell")
+	}
+	return filepath.Abs(dir)
+}
+
+// makeStateDir makes dir, for this user alone.
+func makeStateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	return nil
+}
+
+// secret reads the secret kept in a file of the state directory and makes one where there is none yet. Two servers that start
+// at once agree on it: a link appears whole or not at all, and only for the first.
+func secret(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
+	if s, err := readSecret(path); !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	tmp, err := os.CreateTemp(dir, name+".*")
+	if err != nil {
+		return "", fmt.Errorf("make %s: %w", path, err)
+	}
+	defer os.Remove(tmp.Name())
+	raw := make([]byte, 32)
+	if _, err := rand.Read(raw); err != nil {
+		return "", fmt.Errorf("make %s: %w", path, err)
+	}
+	_, err = tmp.WriteString(base64.RawURLEncoding.EncodeToString(raw) + "\n")
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return "", fmt.Errorf("make %s: %w", path, err)
+	}
+	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("make %s: %w", path, err)
+	}
+	return readSecret(path)
+}
+
+func readSecret(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	s := strings.TrimSpace(string(b))
+	if s == "" {
+		return "", fmt.Errorf("%s is empty: remove it, and a new one is made", path)
+	}
+	return s, nil
+}
+
+// dial returns a client for the server of the state directory, or for the one that the flags name.
+func (c *cli) dial(f clientFlags) (*client.Client, error) {
+	dir, err := stateDir(c.State)
+	if err != nil {
+		return nil, err
+	}
+	base, token := f.Server, os.Getenv(tokenVariable)
+	if base == "" {
+		b, err := os.ReadFile(filepath.Join(dir, addressFile))
+		if err != nil {
+			return nil, fmt.Errorf("no server has run with the state directory %s: start one with `refserver`, or give --server", dir)
+		}
+		base = strings.TrimSpace(string(b))
+	}
+	if token == "" {
+		path := f.TokenFile
+		if path == "" {
+			path = filepath.Join(dir, tokenFile)
+		}
+		token, err = readSecret(path)
+		if err != nil && (f.TokenFile != "" || !errors.Is(err, fs.ErrNotExist)) {
+			return nil, fmt.Errorf("token: %w", err)
+		}
+	}
+	return &client.Client{Base: base, Token: token}, nil
+}
