@@ -15,6 +15,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -129,7 +130,7 @@ func (c Case) Check(ctx context.Context, h Harness) error {
 		}
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("still running after %s: %w", patience, context.Cause(ctx))
+		return errors.Join(fmt.Errorf("still running after %s: %w", patience, context.Cause(ctx)), e.mendAll())
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,22 +131,36 @@ func (e *env) start(breakIt func(context.Context) (func() error, error)) (mend f
 	return func() { e.must(undo(), "harness: mend") }
 }
 
-// cleanUp mends and destroys what the case left, within a time of its own.
-func (e *env) cleanUp(patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), patience)
-	defer cancel()
+// mendAll mends what the case has left broken.
+func (e *env) mendAll() error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	mends := slices.Clone(e.mends)
+	e.mu.Unlock()
 	var errs []error
-	for _, mend := range e.mends {
+	for _, mend := range mends {
 		errs = append(errs, mend())
 	}
-	for owner, b := range e.opened {
+	return errors.Join(errs...)
+}
+
+// cleanUp mends and destroys what the case left, within a time of its own.
+func (e *env) cleanUp(patience time.Duration) error {
+	errs := []error{e.mendAll()}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), patience)
+	defer cancel()
+	for owner, b := range e.handles() {
 		if err := caught(func() { e.destroyAll(ctx, b) }); err != nil {
 			errs = append(errs, fmt.Errorf("owner %q: %w", owner, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// handles returns a handle of each owner that the case has used.
+func (e *env) handles() map[string]backend.Backend {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.opened)
 }
 
 func (e *env) destroyAll(ctx context.Context, b backend.Backend) {

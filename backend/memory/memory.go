@@ -29,6 +29,9 @@ func New(cfg Config) *Backend { return NewEngine(cfg).Open("memory") }
 // Engine returns the engine that b is a handle on.
 func (b *Backend) Engine() *Engine { return b.engine }
 
+// Owner returns the owner that b was opened for.
+func (b *Backend) Owner() string { return b.owner }
+
 // Create implements backend.Backend.
 func (b *Backend) Create(ctx context.Context, s backend.Spec) (backend.Sandbox, error) {
 	return do(ctx, b.engine, "create", s.ID, s.Check, func(bool) (backend.Sandbox, error) {
