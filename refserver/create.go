@@ -86,9 +86,9 @@ func (s *Server) create(ctx context.Context, spec backend.Spec) (*box, error) {
 		return nil, err
 	}
 	defer h.Cancel()
-	tok, err := s.led.Reserve(spec.ID, claimOf(spec))
+	tok, err := s.reserve(spec)
 	if err != nil {
-		return nil, s.refused(spec.ID, err)
+		return nil, err
 	}
 	defer tok.Cancel() // before h.Cancel
 	sb, err := s.be.Create(ctx, spec)
@@ -100,6 +100,7 @@ func (s *Server) create(ctx context.Context, spec backend.Spec) (*box, error) {
 		return nil, s.unopened(ctx, tok, sb, err)
 	}
 	tok.Live()
+	s.doubts.settle(spec.ID)
 	h.Fill(b)
 	return b, nil
 }
@@ -135,12 +136,19 @@ func duplicate(id, state string, cause error) *failure {
 	}
 }
 
-// refused says why the quota did not admit id. One that is counted though nobody holds it was created without a certain end.
-func (s *Server) refused(id string, err error) error {
-	if d, ok := errors.AsType[*quota.DuplicateError](err); ok {
-		return duplicate(id, stateCreating, d)
+// reserve admits an id that the caller holds. One that is counted already had a create without a certain end: its token is the
+// holder's now, and goes on counting whatever comes of this create.
+func (s *Server) reserve(spec backend.Spec) (token, error) {
+	tok, err := s.led.Reserve(spec.ID, claimOf(spec))
+	d, isDuplicate := errors.AsType[*quota.DuplicateError](err)
+	switch {
+	case !isDuplicate:
+		return tok, err
+	case s.doubts.has(spec.ID):
+		return s.led.Adopt(spec.ID, claimOf(spec)), nil
+	default:
+		return token{}, duplicate(spec.ID, stateCreating, d)
 	}
-	return err
 }
 
 // uncreated undoes a create of which the backend says err. When that means that nothing of ours exists nothing is touched;

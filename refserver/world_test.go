@@ -1,76 +1,72 @@
 package refserver_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/benbjohnson/clock"
+	"testing/synctest"
 
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/memory"
-	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/refserver"
 )
 
 const adminToken = "the-admin-token"
 
-// world is a server over an engine in memory, whose sandboxes are all served by one stub runner.
+// world is a server over an engine in memory, whose sandboxes are all served by one stub runner. All of it speaks over a network
+// in memory, so that a world in a synctest bubble lives in virtual time.
 type world struct {
 	t      testing.TB
-	clock  *clock.Mock
+	net    network
 	runner *stubRunner
 	be     *memory.Backend
 	engine *memory.Engine
 	srv    *refserver.Server
+	client *http.Client
 	url    string
 }
 
-// newWorld returns a world; change, where given, adjusts the server's Config.
+// inBubble runs a test with a world in virtual time; change, where given, adjusts the server's Config.
+func inBubble(t *testing.T, test func(t *testing.T, w *world), change ...func(*refserver.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, change...)) })
+}
+
 func newWorld(t testing.TB, change ...func(*refserver.Config)) *world {
 	t.Helper()
-	w := &world{t: t, clock: clock.NewMock(), runner: newStubRunner(t)}
-	w.clock.Set(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	w.be = memory.New(memory.Config{Endpoint: w.runner.open, Ended: w.runner.end, Clock: w.clock})
+	w := &world{t: t, runner: newStubRunner()}
+	t.Cleanup(w.net.listen("runner", w.runner))
+	w.be = memory.New(memory.Config{Endpoint: w.runner.open, Ended: w.runner.end})
 	w.engine = w.be.Engine()
-	w.srv, w.url = w.replica(change...)
+	tr := &http.Transport{DialContext: w.net.dial}
+	w.client = &http.Client{Transport: tr}
+	t.Cleanup(tr.CloseIdleConnections)
+	w.srv, w.url = w.replica("a", change...)
 	return w
 }
 
 // replica returns one more server over the same engine.
-func (w *world) replica(change ...func(*refserver.Config)) (*refserver.Server, string) {
+func (w *world) replica(name string, change ...func(*refserver.Config)) (*refserver.Server, string) {
 	w.t.Helper()
 	cfg := refserver.Config{
-		Backend: w.be, BackendName: "memory", Token: adminToken, Key: []byte("0123456789abcdef0123456789abcdef"), Clock: w.clock, Version: "v9",
+		Backend: w.be, BackendName: "memory", Token: adminToken, Key: []byte("0123456789abcdef0123456789abcdef"), Version: "v9",
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
-	return serve(w.t, cfg)
-}
-
-func serve(t testing.TB, cfg refserver.Config) (*refserver.Server, string) {
-	t.Helper()
 	srv, err := refserver.New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	hs := httptest.NewServer(srv.Handler())
-	t.Cleanup(func() {
-		hs.CloseClientConnections()
-		hs.Close()
-		srv.Close()
-	})
-	return srv, hs.URL
+	srv.Dial(w.net.dial)
+	shut := w.net.listen("replica-"+name, srv.Handler())
+	w.t.Cleanup(func() { shut(); srv.Close() })
+	return srv, "http://replica-" + name
 }
 
 // answer is what a request came to.
@@ -106,14 +102,14 @@ func (w *world) do(method, path, body string) answer {
 // as sends a request with one header.
 func (w *world) as(header, value, method, path, body string) answer {
 	w.t.Helper()
-	a, err := send(w.t.Context(), w.url, header, value, method, path, body)
+	a, err := w.send(w.t.Context(), w.url, header, value, method, path, body)
 	if err != nil {
 		w.t.Fatalf("%s %s: %v", method, path, err)
 	}
 	return a
 }
 
-func send(ctx context.Context, url, header, value, method, path, body string) (answer, error) {
+func (w *world) send(ctx context.Context, url, header, value, method, path, body string) (answer, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -121,7 +117,7 @@ func send(ctx context.Context, url, header, value, method, path, body string) (a
 	if header != "" {
 		r.Header.Set(header, value)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := w.client.Do(r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -136,7 +132,7 @@ func send(ctx context.Context, url, header, value, method, path, body string) (a
 func (w *world) later(method, path, body string) <-chan answer {
 	ch := make(chan answer, 1)
 	go func() {
-		a, err := send(w.t.Context(), w.url, "Authorization", "Bearer "+adminToken, method, path, body)
+		a, err := w.send(w.t.Context(), w.url, "Authorization", "Bearer "+adminToken, method, path, body)
 		if err != nil {
 			a = answer{raw: err.Error()}
 		}
@@ -145,14 +141,24 @@ func (w *world) later(method, path, body string) <-chan answer {
 	return ch
 }
 
+// leaver sends a request as the admin, whose client hangs up when the function it returns is called.
+func (w *world) leaver(method, path, body string) (leave func()) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	go func() { _, _ = w.send(ctx, w.url, "Authorization", "Bearer "+adminToken, method, path, body) }()
+	return cancel
+}
+
 // create makes a sandbox and returns the answer.
 func (w *world) create(id string) answer {
 	w.t.Helper()
 	return w.do("POST", "/v1/sandboxes", fmt.Sprintf(`{"id":%q}`, id)).want(w.t, 201, "")
 }
 
-func (w *world) get(id string) answer     { w.t.Helper(); return w.do("GET", "/v1/sandboxes/"+id, "") }
-func (w *world) destroy(id string) answer { w.t.Helper(); return w.do("DELETE", "/v1/sandboxes/"+id, "") }
+func (w *world) get(id string) answer { w.t.Helper(); return w.do("GET", "/v1/sandboxes/"+id, "") }
+func (w *world) destroy(id string) answer {
+	w.t.Helper()
+	return w.do("DELETE", "/v1/sandboxes/"+id, "")
+}
 func (w *world) stop(id string) answer {
 	w.t.Helper()
 	return w.do("POST", "/v1/sandboxes/"+id+":stop", "")
@@ -174,16 +180,18 @@ func (w *world) outside(id string) backend.Sandbox {
 	return sb
 }
 
-// within fails the test when cond does not come true.
-func within(t testing.TB, what string, cond func() bool) {
+// idsOf returns the ids of a list answer, in its order.
+func idsOf(t testing.TB, a answer) string {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-		runtime.Gosched()
+	list, ok := a.body["sandboxes"].([]any)
+	if !ok {
+		t.Fatalf("no list of sandboxes: %s", a.raw)
 	}
+	var ids []string
+	for _, sb := range list {
+		ids = append(ids, sb.(map[string]any)["id"].(string))
+	}
+	return strings.Join(ids, " ")
 }
 
 // gate holds calls of the backend until it is opened, and tells how many have come.
@@ -213,104 +221,4 @@ func (w *world) hold(call string) *gate {
 	lift := w.engine.Inject(memory.Fault{Call: call, Do: g.pass})
 	w.t.Cleanup(func() { lift(); g.release() })
 	return g
-}
-
-// stubRunner stands for the runners of all sandboxes. It knows which it serves and refuses the rest, like a real one; what it
-// does beyond activity is what a test gives it.
-type stubRunner struct {
-	addr  string
-	token string
-
-	mu    sync.Mutex // guards the fields below
-	boxes map[string]wire.Activity
-	deaf  map[string]bool // of these nothing is answered but 500
-	serve func(http.ResponseWriter, *http.Request)
-	seen  []string // method and path of what was served
-}
-
-func newStubRunner(t testing.TB) *stubRunner {
-	s := &stubRunner{token: "runner-token", boxes: map[string]wire.Activity{}, deaf: map[string]bool{}}
-	hs := httptest.NewServer(s)
-	s.addr = strings.TrimPrefix(hs.URL, "http://")
-	t.Cleanup(func() { hs.CloseClientConnections(); hs.Close() })
-	return s
-}
-
-// open and end are the hooks of the engine.
-func (s *stubRunner) open(_ context.Context, sb backend.Sandbox) (backend.Endpoint, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.boxes[sb.ID] = wire.Activity{}
-	return backend.Endpoint{Network: "tcp", Address: s.addr, Token: s.token}, nil
-}
-
-func (s *stubRunner) end(r backend.Ref) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.boxes, r.ID)
-}
-
-// set says what goes on in a sandbox; deafen makes its runner useless.
-func (s *stubRunner) set(id string, a wire.Activity) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.boxes[id] = a
-}
-
-func (s *stubRunner) deafen(id string, deaf bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.deaf[id] = deaf
-}
-
-// handle gives the stub an answer to everything but activity.
-func (s *stubRunner) handle(f func(http.ResponseWriter, *http.Request)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.serve = f
-}
-
-// requests returns what was served, activity apart.
-func (s *stubRunner) requests() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]string(nil), s.seen...)
-}
-
-func (s *stubRunner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/sandboxes/"), "/")
-	s.mu.Lock()
-	act, known := s.boxes[id]
-	deaf, handler := s.deaf[id], s.serve
-	if rest != "activity" {
-		s.seen = append(s.seen, r.Method+" "+r.URL.RequestURI())
-	}
-	s.mu.Unlock()
-	switch {
-	case deaf:
-		panic(http.ErrAbortHandler)
-	case r.Header.Get("Authorization") != "Bearer "+s.token:
-		reply(w, 401, wire.Error{Error: "wrong token", Code: wire.CodeUnauthorized})
-	case !known:
-		reply(w, 404, wire.Error{Error: "no such sandbox", Code: wire.CodeNotFound})
-	case rest == "activity":
-		reply(w, 200, act)
-	case handler != nil:
-		handler(w, r)
-	case rest == "exec":
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", wire.StreamType)
-		_, _ = io.WriteString(w, `{"event":"start","id":"p"}`+"\n"+`{"event":"exit","exit_code":0}`+"\n")
-	default:
-		_, _ = io.Copy(io.Discard, r.Body)
-		reply(w, 200, wire.Done{OK: true})
-	}
-}
-
-func reply(w http.ResponseWriter, status int, v any) {
-	var b bytes.Buffer
-	_ = json.NewEncoder(&b).Encode(v)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes())
 }

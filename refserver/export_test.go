@@ -1,0 +1,40 @@
+package refserver
+
+import (
+	"context"
+	"net"
+
+	"github.com/keepwell-go/keepwell/registry"
+)
+
+// Dial makes s reach runners through dial, such as a network that exists in memory only.
+func (s *Server) Dial(dial func(ctx context.Context, network, addr string) (net.Conn, error)) {
+	s.runners.transport.DialContext = dial
+}
+
+// Sweep runs one pass now.
+func (s *Server) Sweep(ctx context.Context) error { return s.loop.TryRun(ctx) }
+
+// Registry returns the counters of the registry.
+func (s *Server) Registry() registry.Stats { return s.reg.Stats() }
+
+// Registered returns the registered ids with their instances.
+func (s *Server) Registered() map[string]string {
+	ids := map[string]string{}
+	for e := range s.reg.All() {
+		ids[e.Key] = e.Value.Instance
+	}
+	return ids
+}
+
+// Counted returns the ids that the quota counts.
+func (s *Server) Counted() map[string]bool {
+	ids := map[string]bool{}
+	for h := range s.led.Holders() {
+		ids[h.Key] = true
+	}
+	return ids
+}
+
+// Used returns the use of a limit under a key.
+func (s *Server) Used(limit, key string) int64 { return s.led.Stats().Used[limit][key] }
