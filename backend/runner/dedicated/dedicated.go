@@ -1,0 +1,165 @@
+// Package dedicated is the runner as the one program of a container or pod: it serves a single sandbox, and as process 1 it reaps.
+//
+// It prevents the fault of a secret in plain view: the token comes from a file or from a variable that is gone from the environment,
+// as the kernel shows it too, before the first command of the sandbox can look.
+package dedicated
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/keepwell-go/keepwell/backend/runner"
+	"github.com/keepwell-go/keepwell/backend/runner/spawn"
+)
+
+// TokenVariable is the environment variable that may carry the token.
+const TokenVariable = "KEEPWELL_RUNNER_TOKEN"
+
+// headerTimeout bounds how long a client may take to say what it wants.
+const headerTimeout = 10 * time.Second
+
+// Exit codes of Run.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// options are what the command line says.
+type options struct {
+	listen    string
+	id        string
+	home      string
+	tokenFile string
+	version   string
+}
+
+// Run serves one sandbox until ctx ends, and returns the exit code of the program: 0 after ctx, 1 if it could not serve, 2 if args make
+// no sense. It prints one line on stdout once it listens: "listening on " and the address.
+//
+// Run is for a program that does nothing else: it adopts and reaps every child of this process, and may execute the program anew to
+// be rid of the token in its environment.
+func Run(ctx context.Context, args []string, version string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			_, _ = fmt.Fprintln(stderr, err)
+		}
+		return exitUsage
+	}
+	o.version = version
+	if err := o.run(ctx, stdout, stderr); err != nil {
+		_, _ = fmt.Fprintln(stderr, err)
+		return exitFailed
+	}
+	return exitDone
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	set := flag.NewFlagSet("runner", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&o.listen, "listen", "", "address to listen on: host:port, or the path of a unix socket")
+	set.StringVar(&o.id, "id", "", "id of the sandbox")
+	set.StringVar(&o.home, "home", "/workspace", "workspace of the sandbox")
+	set.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear; otherwise the variable "+TokenVariable)
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case set.NArg() > 0:
+		return o, fmt.Errorf("runner: unknown argument %q", set.Arg(0))
+	case o.listen == "":
+		return o, errors.New("runner: -listen is missing")
+	case o.id == "":
+		return o, errors.New("runner: -id is missing")
+	case !filepath.IsAbs(o.home):
+		return o, fmt.Errorf("runner: -home %q is not absolute", o.home)
+	}
+	return o, nil
+}
+
+func (o options) unix() bool {
+	return strings.HasPrefix(o.listen, "/") || strings.HasPrefix(o.listen, "./")
+}
+
+func (o options) run(ctx context.Context, stdout, stderr io.Writer) error {
+	token, err := o.token()
+	if err != nil {
+		return err
+	}
+	if token == "" && !o.unix() {
+		return fmt.Errorf("runner: a token is needed on %s: set %s or -token-file", o.listen, TokenVariable)
+	}
+	log := zap.New(newCore(stderr))
+	spawner, err := spawn.New(spawn.Config{Reap: true, Logger: log})
+	if err != nil {
+		return fmt.Errorf("runner: %w", err)
+	}
+	defer spawner.Close()
+	server := runner.New(runner.Config{Spawner: spawner, Token: token, Logger: log, Version: o.version})
+	defer server.Close()
+	if err := server.Add(runner.Sandbox{ID: o.id, Home: o.home}); err != nil {
+		return err
+	}
+	l, err := o.open()
+	if err != nil {
+		return fmt.Errorf("runner: %w", err)
+	}
+	_, _ = fmt.Fprintln(stdout, "listening on", l.Addr())
+	return serve(ctx, l, server)
+}
+
+// token returns the token, after which nothing of it is left in the environment.
+func (o options) token() (string, error) {
+	if o.tokenFile != "" {
+		b, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return "", fmt.Errorf("runner: read token: %w", err)
+		}
+		token := strings.TrimSpace(string(b))
+		if token == "" {
+			return "", fmt.Errorf("runner: token file %s is empty", o.tokenFile)
+		}
+		return token, nil
+	}
+	return takeToken()
+}
+
+// open listens. A unix socket is for its owner alone, and one that a dead runner has left behind is replaced.
+func (o options) open() (net.Listener, error) {
+	if !o.unix() {
+		return net.Listen("tcp", o.listen)
+	}
+	if info, err := os.Lstat(o.listen); err == nil && info.Mode().Type() == fs.ModeSocket {
+		if err := os.Remove(o.listen); err != nil {
+			return nil, err
+		}
+	}
+	return listenPrivately(o.listen)
+}
+
+func serve(ctx context.Context, l net.Listener, server *runner.Server) error {
+	front := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: headerTimeout}
+	stop := context.AfterFunc(ctx, func() {
+		server.Close() // ends the streams, so that their clients are told
+		_ = front.Close()
+	})
+	defer stop()
+	if err := front.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("runner: %w", err)
+	}
+	return nil
+}
