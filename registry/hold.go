@@ -19,7 +19,7 @@ func (e *HeldError) Error() string {
 	if e.Destroying {
 		what = "being destroyed"
 	}
-	return fmt.Sprintf("registry: held: %v has been %s since %s", e.Key, what, e.Since.Format(time.RFC3339))
+	return fmt.Sprintf("registry: held: %v is %s, since %s", e.Key, what, e.Since.Format(time.RFC3339))
 }
 
 // Hold is the exclusive right to change one key. The first of Fill, Release and Cancel ends it; later calls, and calls
