@@ -3,6 +3,7 @@ package refserver
 import (
 	"context"
 	"net"
+	"strings"
 
 	"github.com/keepwell-go/keepwell/registry"
 )
@@ -38,3 +39,18 @@ func (s *Server) Counted() map[string]bool {
 
 // Used returns the use of a limit under a key.
 func (s *Server) Used(limit, key string) int64 { return s.led.Stats().Used[limit][key] }
+
+// Route is one line of the API: its path with id and process in place, and whose token opens it.
+type Route struct {
+	Method, Path         string
+	ForSandbox, ForAdmin bool
+}
+
+// Routes returns all of the API for one sandbox and one process.
+func (s *Server) Routes(id, process string) (all []Route) {
+	names := strings.NewReplacer("{id}", id, "{process}", process)
+	for _, rt := range s.routes {
+		all = append(all, Route{rt.method, names.Replace(rt.path), rt.access == forSandbox, rt.access == forAdmin})
+	}
+	return all
+}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/memory"
@@ -34,7 +35,10 @@ type world struct {
 // inBubble runs a test with a world in virtual time; change, where given, adjusts the server's Config.
 func inBubble(t *testing.T, test func(t *testing.T, w *world), change ...func(*refserver.Config)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, change...)) })
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // net/http's own linger after a refusal
+		test(t, newWorld(t, change...))
+	})
 }
 
 func newWorld(t testing.TB, change ...func(*refserver.Config)) *world {
@@ -221,4 +225,8 @@ func (w *world) hold(call string) *gate {
 	lift := w.engine.Inject(memory.Fault{Call: call, Do: g.pass})
 	w.t.Cleanup(func() { lift(); g.release() })
 	return g
+}
+
+func newRequest(url, method, path string) (*http.Request, error) {
+	return http.NewRequest(method, url+path, nil)
 }
