@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // lab is a home directory of its own with at most one server at a time. It cleans up after itself.
 type lab struct {
-	t    *testing.T
+	t    testing.TB
 	home string
 	env  []string // further variables, NAME=VALUE
 }
