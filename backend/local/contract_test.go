@@ -5,16 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -44,8 +37,8 @@ func asOrdinaryUser(t *testing.T, tests string) {
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user already")
 	}
-	dir := t.TempDir()
-	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o711), os.Chown(dir, 65534, 65534)); err != nil {
+	dir := shortDir(t)
+	if err := os.Chown(dir, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run", tests, "-test.v")
@@ -56,6 +49,21 @@ func asOrdinaryUser(t *testing.T, tests string) {
 	if err != nil || !bytes.Contains(out, []byte("--- PASS")) {
 		t.Errorf("as an ordinary user: %v\n%s", err, out)
 	}
+}
+
+// shortDir returns a directory whose path leaves room for that of a socket.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // machine is the engine of the contract: a directory with a state directory for each owner.
@@ -69,7 +77,7 @@ type machine struct {
 }
 
 func newMachine(t *testing.T) *machine {
-	m := &machine{t: t, dir: t.TempDir(), owners: make(map[string]bool)}
+	m := &machine{t: t, dir: shortDir(t), owners: make(map[string]bool)}
 	t.Cleanup(m.close)
 	return m
 }
@@ -230,124 +238,4 @@ func (m *machine) fill(context.Context) (func() error, error) {
 		full := inMountsOf(state, "sh", "-c", `head -c 1M /dev/zero >"$0" 2>/dev/null; rm -f "$0.none"`, filepath.Join(dir, ".full"))
 		return func() error { return inMountsOf(state, "umount", dir) }, full
 	})
-}
-
-// ids returns the names of the sandboxes on the disk.
-func ids(state string) (out []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(state, "sandboxes"))
-	for _, e := range entries {
-		out = append(out, e.Name())
-	}
-	return out, err
-}
-
-// hostOf returns the number of the host's process.
-func hostOf(state string) (int, error) {
-	b, err := os.ReadFile(filepath.Join(state, "host.lock"))
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(string(b))
-}
-
-// killHost kills the host and returns when it is dead: its lock is free.
-func killHost(state string) error {
-	pid, err := hostOf(state)
-	if err != nil {
-		return err
-	}
-	lock, err := os.Open(filepath.Join(state, "host.lock"))
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		return err
-	}
-	return unix.Flock(int(lock.Fd()), unix.LOCK_EX) // waits
-}
-
-// immutableFlag is FS_IMMUTABLE_FL: not even root changes or removes the file.
-const immutableFlag = 0x10
-
-func immutable(path string, on bool) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
-	if err != nil {
-		return err
-	}
-	flags &^= immutableFlag
-	if on {
-		flags |= immutableFlag
-	}
-	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
-}
-
-// mountOf returns where the host has mounted its homes.
-func mountOf(state string) (string, error) {
-	pid, err := hostOf(state)
-	if err != nil {
-		return "", err
-	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], "/run/keepwell/homes-") {
-			return f[4], nil
-		}
-	}
-	return "", errors.New("no homes are mounted")
-}
-
-// inMountsOf runs a command in the mount namespace of the host.
-func inMountsOf(state string, argv ...string) error {
-	pid, err := hostOf(state)
-	if err != nil {
-		return err
-	}
-	out, err := exec.Command("nsenter", append([]string{"-t", strconv.Itoa(pid), "-m", "--"}, argv...)...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%v: %w: %s", argv, err, out)
-	}
-	return nil
-}
-
-func writeFile(ctx context.Context, _ backend.Backend, s backend.Sandbox, name string, data []byte) error {
-	_, err := inside(ctx, s, http.MethodPut, "files/write?path="+url.QueryEscape(name), bytes.NewReader(data))
-	return err
-}
-
-func readFile(ctx context.Context, _ backend.Backend, s backend.Sandbox, name string) ([]byte, error) {
-	return inside(ctx, s, http.MethodGet, "files/read?path="+url.QueryEscape(name), nil)
-}
-
-// inside asks the runner of a sandbox at its endpoint, as refserver does.
-func inside(ctx context.Context, s backend.Sandbox, method, path string, body io.Reader) ([]byte, error) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, s.Endpoint.Network, s.Endpoint.Address)
-	}}}
-	req, err := http.NewRequestWithContext(ctx, method, "http://runner/v1/sandboxes/"+s.ID+"/"+path, body)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+s.Endpoint.Token)
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	out, err := io.ReadAll(resp.Body)
-	switch {
-	case resp.StatusCode == http.StatusNotFound:
-		return nil, fmt.Errorf("%w: %s", fs.ErrNotExist, out)
-	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s: %s", resp.Status, out)
-	}
-	return out, err
 }
