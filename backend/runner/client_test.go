@@ -13,10 +13,11 @@ import (
 
 // client is a client of one sandbox.
 type client struct {
-	t    testing.TB
-	http *http.Client
-	base string
-	home string
+	t      testing.TB
+	http   *http.Client
+	base   string
+	home   string
+	header map[string]string // sent with every request
 }
 
 func (c *client) request(method, path string, body io.Reader) *http.Response {
@@ -24,6 +25,9 @@ func (c *client) request(method, path string, body io.Reader) *http.Response {
 	req, err := http.NewRequestWithContext(c.t.Context(), method, c.base+path, body)
 	if err != nil {
 		c.t.Fatal(err)
+	}
+	for name, value := range c.header {
+		req.Header.Set(name, value)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
