@@ -21,9 +21,10 @@ type stubRunner struct {
 
 	mu    sync.Mutex // guards the fields below
 	boxes map[string]wire.Activity
-	most  int             // how many there were at once
-	deaf  map[string]bool // of these nothing is answered but 500
-	held  *gate           // where questions for activity wait
+	next  map[string][]wire.Activity // answered first, one after the other
+	most  int                        // how many there were at once
+	deaf  map[string]bool            // of these nothing is answered but 500
+	held  *gate                      // where questions for activity wait
 	serve func(http.ResponseWriter, *http.Request)
 	seen  []string // method and path of what was served
 }
@@ -82,6 +83,24 @@ func (s *stubRunner) holdActivity() *gate {
 	return g
 }
 
+// nextActivity says what is answered next, before what set says.
+func (s *stubRunner) nextActivity(id string, next ...wire.Activity) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = map[string][]wire.Activity{id: next}
+}
+
+// activity returns what is going on in a sandbox.
+func (s *stubRunner) activity(id string) wire.Activity {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if next := s.next[id]; len(next) > 0 {
+		s.next[id] = next[1:]
+		return next[0]
+	}
+	return s.boxes[id]
+}
+
 // requests returns what was served, activity apart.
 func (s *stubRunner) requests() []string {
 	s.mu.Lock()
@@ -92,7 +111,7 @@ func (s *stubRunner) requests() []string {
 func (s *stubRunner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/sandboxes/"), "/")
 	s.mu.Lock()
-	act, known := s.boxes[id]
+	_, known := s.boxes[id]
 	deaf, held, handler := s.deaf[id], s.held, s.serve
 	if rest != "activity" {
 		s.seen = append(s.seen, r.Method+" "+r.URL.RequestURI())
@@ -109,7 +128,7 @@ func (s *stubRunner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !known:
 		reply(w, 404, wire.Error{Error: "no such sandbox", Code: wire.CodeNotFound})
 	case rest == "activity":
-		reply(w, 200, act)
+		reply(w, 200, s.activity(id))
 	case handler != nil:
 		handler(w, r)
 	case rest == "exec":

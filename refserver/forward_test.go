@@ -1,0 +1,247 @@
+package refserver_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keepwell-go/keepwell/backend/memory"
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+)
+
+func TestARequestReachesTheRunnerAsItWasSent(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		var body string
+		var header http.Header
+		w.runner.handle(func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			body, header = string(b), r.Header
+			w.Header().Set(wire.NextCursor, "c2")
+			w.Header().Set("X-Secret", "of the runner")
+			reply(w, 200, wire.Done{OK: true})
+		})
+		const sent = `{"cmd":["echo", 1e400],  "unknown":"\u00e9"}`
+		got := w.do("POST", "/v1/sandboxes/a/processes/p:signal?x=%2f&y=a+b;c", sent).want(t, 200, "")
+		if body != sent {
+			t.Errorf("the runner got %q", body)
+		}
+		if got.header.Get(wire.NextCursor) != "c2" || got.header.Get("X-Secret") != "" || got.raw != `{"ok":true}`+"\n" {
+			t.Errorf("answered %v %q", got.header, got.raw)
+		}
+		if want := "POST /v1/sandboxes/a/processes/p:signal?x=%2f&y=a+b;c"; w.runner.requests()[0] != want {
+			t.Errorf("the runner was asked %q, want %q", w.runner.requests(), want)
+		}
+		if auth := header.Get("Authorization"); auth != "Bearer runner-token" || strings.Contains(fmt.Sprint(header), adminToken) {
+			t.Errorf("the runner got the headers %v", header)
+		}
+	})
+}
+
+func TestAStartedProcessGetsItsIDFromTheServer(t *testing.T) { // R63
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		var ids []string
+		w.runner.handle(func(w http.ResponseWriter, r *http.Request) {
+			ids = append(ids, r.Header.Get(wire.ProcessIDHeader))
+			reply(w, 200, wire.Done{OK: true})
+		})
+		for _, path := range []string{"exec", "processes", "processes/p:kill"} {
+			r, err := newRequest(w.url, "POST", "/v1/sandboxes/a/"+path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set(wire.ProcessIDHeader, "the-clients")
+			w.roundTrip(r).want(t, 200, "")
+		}
+		for _, id := range ids[:2] {
+			if !strings.HasPrefix(id, "proc_") || len(id) != len("proc_")+26 {
+				t.Errorf("minted %q", id)
+			}
+		}
+		if ids[0] == ids[1] || ids[2] != "" {
+			t.Errorf("the runner got the ids %q", ids)
+		}
+	})
+}
+
+func TestAStreamArrivesLineByLine(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		w.runner.handle(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", wire.StreamType)
+			for i := range 5 {
+				fmt.Fprintf(w, `{"event":"stdout","data":"%d"}`+"\n", i)
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(time.Hour)
+			}
+			_, _ = io.WriteString(w, exitLine)
+		})
+		resp := w.stream("POST", "/v1/sandboxes/a/exec")
+		defer resp.Body.Close()
+		lines, start := bufio.NewScanner(resp.Body), time.Now()
+		for i := range 5 {
+			if !lines.Scan() || lines.Text() != fmt.Sprintf(`{"event":"stdout","data":"%d"}`, i) {
+				t.Fatalf("line %d is %q", i, lines.Text())
+			}
+			if at := time.Since(start); at != time.Duration(i)*time.Hour {
+				t.Errorf("line %d came after %v", i, at)
+			}
+		}
+		if !lines.Scan() || lines.Text()+"\n" != exitLine || lines.Scan() {
+			t.Errorf("ended with %q", lines.Text())
+		}
+	})
+}
+
+const exitLine = `{"event":"exit","exit_code":0,"signal":null}` + "\n"
+
+func TestAStreamThatBreaksOffEndsWithTheEventThatSaysSo(t *testing.T) { // R99
+	const start, out = `{"event":"start","id":"p"}` + "\n", `{"event":"stdout","data":"x"}` + "\n"
+	lost := `{"event":"error","error":"the runner of sandbox a was lost","code":"runner_lost"}` + "\n"
+	long := `{"event":"stdout","data":"` + strings.Repeat("x", 300<<10) + `"}` + "\n"
+	for _, c := range []struct {
+		name, path string
+		sends      string
+		breaks     bool
+		want       string
+	}{
+		{"whole", "exec", start + out + exitLine, false, start + out + exitLine},
+		{"whole_then_reset", "exec", start + out + exitLine, true, start + out + exitLine},
+		{"said_so_itself", "exec", start + `{"event":"error","code":"sandbox_gone"}` + "\n", false, start + `{"event":"error","code":"sandbox_gone"}` + "\n"},
+		{"between_lines", "exec", start + out, true, start + out + lost},
+		{"within_a_line", "exec", start + out + `{"event":"stdo`, true, start + out + lost},
+		{"within_the_exit", "exec", start + exitLine[:20], true, start + lost},
+		{"ends_politely_without_an_exit", "exec", start + out, false, start + out + lost},
+		{"empty", "exec", "", false, lost},
+		{"exit_in_the_data", "exec", start + `{"event":"stdout","data":"\n{\"event\":\"exit\"}"}` + "\n", false, start + `{"event":"stdout","data":"\n{\"event\":\"exit\"}"}` + "\n" + lost},
+		{"long_lines", "exec", start + long + long + exitLine, false, start + long + long + exitLine},
+		{"after_a_long_line", "exec", start + long, true, start + long + lost},
+		{"output_of_now", "processes/p/output", out, false, out},
+		{"output_of_now_broken", "processes/p/output", out, true, out + lost},
+		{"output_followed", "processes/p/output?follow=1", out, false, out + lost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.create("a")
+				w.runner.handle(sendStream(c.sends, c.breaks))
+				method := "POST"
+				if c.path != "exec" {
+					method = "GET"
+				}
+				if got := w.do(method, "/v1/sandboxes/a/"+c.path, ""); got.status != 200 || got.raw != c.want {
+					t.Errorf("the client got %.200q, want %.200q", got.raw, c.want)
+				}
+			})
+		})
+	}
+}
+
+func sendStream(lines string, breaks bool) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", wire.StreamType)
+		w.WriteHeader(200)
+		_, _ = io.WriteString(w, lines)
+		_ = http.NewResponseController(w).Flush()
+		if breaks {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+func TestALineTooLongToHoldBackThatBreaksOffStillEndsBeforeTheLastEvent(t *testing.T) { // R99
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		part := `{"event":"stdout","data":"` + strings.Repeat("x", 300<<10)
+		w.runner.handle(sendStream(part, true))
+		got := w.do("POST", "/v1/sandboxes/a/exec", "").want(t, 200, "")
+		lines := strings.Split(got.raw, "\n")
+		if len(lines) != 3 || !strings.HasPrefix(part, lines[0]) || !strings.Contains(lines[1], `"code":"runner_lost"`) || lines[2] != "" {
+			t.Errorf("the client got %d lines, the second %q", len(lines), lines[min(1, len(lines)-1)])
+		}
+	})
+}
+
+func TestAFileThatBreaksOffIsNotTakenForWhole(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		w.runner.handle(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat("x", 100<<10)) // of a length that is not declared
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		})
+		resp := w.stream("GET", "/v1/sandboxes/a/files/read?path=f")
+		defer resp.Body.Close()
+		if _, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("read to %v, want an unexpected EOF", err)
+		}
+	})
+}
+
+func TestAClientThatHangsUpHangsUpOnTheRunner(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		left := make(chan struct{})
+		w.runner.handle(func(w http.ResponseWriter, r *http.Request) {
+			hangUntil(nil)(w, r)
+			close(left)
+		})
+		leave := w.leaver("POST", "/v1/sandboxes/a/exec", `{}`)
+		synctest.Wait()
+		leave()
+		<-left
+		synctest.Wait()
+		w.do("DELETE", "/v1/sandboxes/a?if_idle=1", "").want(t, 200, "") // its pin has gone
+	})
+}
+
+func TestARunnerThatRefusesAnUploadEarlyIsHeard(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		w.runner.handle(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "close")
+			reply(w, 507, wire.Error{Error: "disk full", Code: wire.CodeNoSpace})
+		})
+		rt := routeOf(w, "PUT", "/files/write")
+		w.sendBody(rt, 64<<20, true).want(t, 507, "no_space")
+	})
+}
+
+func TestTheSandboxIsPinnedBeforeItIsUsedAndATakeIsSeen(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		stops := w.hold("stop")
+		stopped := w.later("POST", "/v1/sandboxes/a:stop", "")
+		<-stops.came
+		late := w.later("POST", "/v1/sandboxes/a/exec", `{}`) // finds a taken: it waits for the decision
+		synctest.Wait()
+		if n := len(w.runner.requests()); n != 0 {
+			t.Errorf("%d requests reached a runner that is being stopped", n)
+		}
+		stops.release()
+		(<-stopped).want(t, 200, "")
+		(<-late).want(t, 404, "stopped")
+	})
+}
+
+func TestAFailedStopLetsTheRequestsThatWaitedThrough(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		g := newGate()
+		w.engine.Inject(memory.Fault{Call: "stop", Do: g.pass, Err: errors.New("stuck")})
+		stopped := w.later("POST", "/v1/sandboxes/a:stop", "")
+		<-g.came
+		late := w.later("POST", "/v1/sandboxes/a/exec", `{}`)
+		synctest.Wait()
+		g.release()
+		(<-stopped).want(t, 502, "stop_failed")
+		(<-late).want(t, 200, "")
+	})
+}

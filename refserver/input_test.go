@@ -1,0 +1,199 @@
+package refserver_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+)
+
+func TestBodiesThatAreNoCreateRequestAreRefusedAndNothingIsDone(t *testing.T) { // R54
+	inBubble(t, func(t *testing.T, w *world) {
+		deep := strings.Repeat("[", 20_000)
+		for _, body := range []string{
+			``, ` `, `{`, `{"id":"a"`, `{"id":"a"}{}`, `{"id":"a"} x`, `null`[:3], `[]`, `"a"`, `7`, "{}\x00", "\xff", deep,
+			`{"id":7}`, `{"id":null,"ttl_ms":"1"}`, `{"ttl_ms":1.5}`, `{"ttl_ms":1e30}`, `{"ttl_ms":-1}`, `{"idle_timeout_ms":-1}`,
+			`{"env":[]}`, `{"env":{"A":1}}`, `{"env":{"":"v"}}`, `{"env":{"A=B":"v"}}`, `{"env":{"A":"\u0000"}}`,
+			`{"limits":7}`, `{"limits":{"memory_mb":-1}}`, `{"limits":{"cpus":-0.5}}`, `{"limits":{"pids":"many"}}`, `{"limits":{"gpus":1}}`,
+			`{"pinned":"yes"}`, `{"profile":"root"}`, `{"tenant":"a\u0000b"}`, `{"image":"\n"}`, `{"unknown":1}`, `{"ttl":"1h"}`,
+			fmt.Sprintf(`{"env":{"A":%q}}`, strings.Repeat("v", wire.MaxEnvValue+1)), manyVariables(wire.MaxEnv + 1),
+			fmt.Sprintf(`{"tenant":%q}`, strings.Repeat("t", 300)),
+		} {
+			got := w.do("POST", "/v1/sandboxes", body)
+			if got.status != 400 || got.code() != "bad_request" || got.str("error") == "" {
+				t.Errorf("%.60q answered %d %s", body, got.status, got.raw)
+			}
+		}
+		for _, id := range badIDs() {
+			if id == "" {
+				continue // none asked for: one is minted
+			}
+			w.do("POST", "/v1/sandboxes", fmt.Sprintf(`{"id":%s}`, quoteJSON(id))).want(t, 400, "bad_request")
+		}
+		if n, used := w.doings(), w.srv.Used("host", ""); n != 0 || used != 0 {
+			t.Errorf("%d things were done, %d counted", n, used)
+		}
+	})
+}
+
+func manyVariables(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"V%d":""`, i)
+	}
+	return `{"env":{` + b.String()[1:] + `}}`
+}
+
+// badIDs are no sandbox's id.
+func badIDs() []string {
+	return []string{
+		"", "A", "a_b", "-a", "a-", "a.b", ".", "..", "a/b", "a/../b", "a b", "a\x00", "\x00", "é", "a\n", "a%2fb", strings.Repeat("a", 64), strings.Repeat("a", 300),
+	}
+}
+
+func quoteJSON(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		if r < ' ' {
+			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// escape spells every byte of s, so that nothing on the way mends it.
+func escape(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, "%%%02X", s[i])
+	}
+	return b.String()
+}
+
+func TestIDsThatAreNoneReachNeitherBackendNorRunner(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		before := w.doings()
+		for _, id := range badIDs() {
+			for _, rt := range w.srv.Routes("\x01", "p") {
+				if !strings.Contains(rt.Path, "\x01") {
+					continue
+				}
+				got := w.do(rt.Method, strings.Replace(rt.Path, "\x01", escape(id), 1), "")
+				if want := map[bool]int{true: 404, false: 400}[id == ""]; got.status != want || got.str("error") == "" {
+					t.Errorf("%s %s with id %.20q answered %d %s, want %d", rt.Method, rt.Path, id, got.status, got.raw, want)
+				}
+			}
+		}
+		for _, pid := range []string{"..", ".", "a/b", "../../b", "a\x00b", "a b", "é", strings.Repeat("p", 300), "?", "#"} {
+			for _, rt := range w.srv.Routes("a", "\x01") {
+				if !strings.Contains(rt.Path, "\x01") {
+					continue
+				}
+				w.do(rt.Method, strings.Replace(rt.Path, "\x01", escape(pid), 1), "").want(t, 400, "bad_request")
+			}
+		}
+		if n := w.doings() - before; n != 0 {
+			t.Errorf("%d things were done", n)
+		}
+	})
+}
+
+func TestPathsThatAreNoRoutesLeadNowhere(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		before := w.doings()
+		for _, path := range []string{
+			"/", "//", "/v1", "/v1/", "/v1/sandboxes/", "/v1//sandboxes", "/v1/sandboxes/a/", "/v1/sandboxes/a:", "/v1/sandboxes/a:start", "/v1/sandboxes/:stop",
+			"/v1/sandboxes/a/activity", "/v1/sandboxes/a/exec/", "/v1/sandboxes/a/exec/x", "/v1/sandboxes/a/files", "/v1/sandboxes/a/files/own",
+			"/v1/sandboxes/a/processes/p:frob", "/v1/sandboxes/a/processes/p/x", "/v1/sandboxes/a/processes/../../b/processes",
+			"/v1/sandboxes/a%2fexec", "/v1/sandboxes/a/%2e%2e/a/processes", "/host/v1/down", "/v2/sandboxes",
+		} {
+			for _, method := range []string{"GET", "POST", "DELETE"} {
+				if got := w.do(method, path, ""); !slices.Contains([]int{400, 404, 405}, got.status) || got.str("error") == "" {
+					t.Errorf("%s %s answered %d %s", method, path, got.status, got.raw)
+				}
+			}
+		}
+		if n := w.doings() - before; n != 0 {
+			t.Errorf("%d things were done", n)
+		}
+	})
+}
+
+func TestAMethodThatARouteDoesNotHaveIsAnsweredWithThoseItHas(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		before := w.doings()
+		allowed := map[string][]string{}
+		for _, rt := range w.srv.Routes("a", "p") {
+			allowed[rt.Path] = append(allowed[rt.Path], rt.Method)
+		}
+		for path, methods := range allowed {
+			slices.Sort(methods)
+			for _, m := range []string{"GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "FROB"} {
+				if slices.Contains(methods, m) {
+					continue
+				}
+				got := w.do(m, path, "").want(t, 405, "method_not_allowed")
+				if allow := got.header.Get("Allow"); allow != strings.Join(methods, ", ") {
+					t.Errorf("%s %s: Allow %q, want %q", m, path, allow, methods)
+				}
+			}
+		}
+		if n := w.doings() - before; n != 0 {
+			t.Errorf("%d things were done", n)
+		}
+	})
+}
+
+func TestNoRouteTakesABodyOverItsLimit(t *testing.T) { // R52, R53
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		for _, rt := range w.srv.Routes("a", "p") {
+			limit := wire.MaxBody
+			if strings.HasSuffix(rt.Path, "/files/write") {
+				limit = wire.MaxFile
+			}
+			if limit == wire.MaxBody {
+				got := w.sendBody(rt, limit+1, false)
+				got.want(t, 413, "payload_too_large")
+			}
+			w.declare(rt, limit+1).want(t, 413, "payload_too_large")
+		}
+		if got := w.get("a"); got.status != 200 || w.srv.Len() != 1 {
+			t.Errorf("the sandbox is %d %s", got.status, got.raw)
+		}
+	})
+}
+
+func TestABodyOfExactlyTheLimitIsTaken(t *testing.T) { // R53, R55
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		body := `{"cmd":"` + strings.Repeat("x", wire.MaxBody-len(`{"cmd":""}`)) + `"}`
+		w.do("POST", "/v1/sandboxes/a/exec", body).want(t, 200, "")
+		create := `{"id":"b"` + strings.Repeat(" ", wire.MaxBody-len(`{"id":"b"}`)) + `}`
+		w.do("POST", "/v1/sandboxes", create).want(t, 201, "")
+	})
+}
+
+func TestTheServerRefusesEncodedBodies(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		for _, path := range []string{"/v1/sandboxes", "/v1/sandboxes/a/exec"} {
+			r, err := http.NewRequest("POST", w.url+path, strings.NewReader(`{}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Encoding", "gzip")
+			w.roundTrip(r).want(t, 415, "unsupported_encoding")
+		}
+	})
+}
