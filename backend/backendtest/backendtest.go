@@ -25,9 +25,9 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 )
 
-// Harness is what the suite may do with one engine. New is required. Each other function that is nil needs its reason in
-// Cannot, under its field name; then the cases that need it are skipped with that reason. Cases use owners and ids that no other
-// case uses, and destroy what they made, so that all of them may share one engine.
+// Harness is what the suite may do with one engine. New is required, and called from many goroutines at once. Each other
+// function that is nil needs its reason in Cannot, under its field name; then the cases that need it are skipped with that
+// reason. Cases use owners and ids that no other case uses, and destroy what they made, so that all may share one engine.
 type Harness struct {
 	// New opens a handle for an owner, a short name of lower-case letters and digits. Two handles of one owner are two
 	// replicas; what they share is only the engine. With "Owners" in Cannot, a Harness is never asked for a second owner.
