@@ -12,8 +12,8 @@
 //     Any other body is refused when it passes the limit. A body of exactly the limit is accepted.
 //   - A body over the limit is a [TooLargeError], whatever else is wrong with it; a [MalformedError] is said only of a body
 //     that was read to its end within the limit.
-//   - Over HTTP/1 the answer is sent first, with Connection: close; then the client is listened to for a bounded time and a bounded number
-//     of bytes, so that it comes to read the answer; then the connection ends. Over HTTP/2 only the one stream ends.
+//   - The answer is sent at once; then the client is listened to for a bounded time and a bounded number of bytes, so that it comes to read
+//     the answer; then the connection ends. Over HTTP/2 only the one stream ends, and the others do not notice.
 //
 // How slowly a client may send an accepted body is not decided here: set ReadTimeout or ReadHeaderTimeout of the [http.Server].
 package bodylimit
@@ -35,8 +35,8 @@ const defaultDrain = 100 * time.Millisecond
 type Limiter struct {
 	// Max is the largest body accepted, in bytes. With Gunzip it holds twice: for the bytes sent and for the bytes decoded.
 	Max int64
-	// Drain is how long a client is listened to, over HTTP/1, after its body was refused; 0 means 100 ms. It is time on the socket,
-	// which only the real clock measures.
+	// Drain is how long a client is listened to after its body was refused; 0 means 100 ms. It is time on the socket, which only the
+	// real clock measures.
 	Drain time.Duration
 	// Gunzip decodes bodies with Content-Encoding: gzip. Without it they are refused, like every other encoding.
 	Gunzip bool

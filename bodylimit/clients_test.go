@@ -30,6 +30,12 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
+func skipIfShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts dozens of processes")
+	}
+}
+
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program(t, name), args...)
@@ -76,9 +82,7 @@ func curl(t *testing.T, address, how string, size int) (status, body string) {
 
 // TestRealClientsSeeTheRefusal uploads with clients that others wrote, each in its own way of being unprepared for an early answer. R53, R95
 func TestRealClientsSeeTheRefusal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts some thirty processes")
-	}
+	skipIfShort(t)
 	direct := serve(t, readAll(limiter())).Listener.Addr().String()
 	behind := serve(t, proxyTo(t, serve(t, wrapped(decode(limiter()))))).Listener.Addr().String()
 	for _, c := range []struct {
@@ -122,6 +126,7 @@ func sees413(t *testing.T, c client, address, how string, size int) {
 }
 
 func TestRealClientsMayUploadExactlyTheLimit(t *testing.T) { // R53
+	skipIfShort(t)
 	address := serve(t, readAll(&bodylimit.Limiter{Max: limit})).Listener.Addr().String()
 	for name, c := range map[string]client{"curl": curl, "node": node, "python3": python} {
 		for _, how := range []string{"declared", "chunked"} {

@@ -3,6 +3,7 @@ package bodylimit
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 )
 
 // TooLargeError is returned when a body passes the limit. It is also an [http.MaxBytesError] to [errors.As].
@@ -13,10 +14,11 @@ type TooLargeError struct {
 
 // Error names the limit and, where it is known, the length.
 func (e *TooLargeError) Error() string {
+	limit := strconv.FormatInt(e.Limit, 10)
 	if e.Declared < 0 {
-		return fmt.Sprintf("bodylimit: body is over the limit of %d bytes", e.Limit)
+		return "bodylimit: body is over the limit of " + limit + " bytes"
 	}
-	return fmt.Sprintf("bodylimit: body of %d bytes is over the limit of %d bytes", e.Declared, e.Limit)
+	return "bodylimit: body of " + strconv.FormatInt(e.Declared, 10) + " bytes is over the limit of " + limit + " bytes"
 }
 
 // Unwrap returns the error that [http.MaxBytesReader] would have returned, which other code may be looking for.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,8 +43,9 @@ func classify(err error) (refusal, bool) {
 // and returns false. Nothing may have been written to w before, and nothing should be after.
 //
 // If a part of the body may still be on its way, the answer is flushed, then Refuse goes on reading for as long as [Limiter] says, then
-// the connection, or over HTTP/2 the stream, is closed. For that w must be net/http's own, or have an Unwrap method that leads there, as
-// [http.ResponseController] asks; otherwise the answer arrives too, but a silent client keeps the connection until ReadTimeout.
+// net/http ends the connection or, over HTTP/2, the stream, for whose end some clients wait. For that w must be net/http's own, or have
+// an Unwrap method that leads there, as [http.ResponseController] asks; otherwise the answer arrives too, but a silent client keeps
+// the connection until ReadTimeout.
 func (l *Limiter) Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	l.mustBeValid()
 	answer, ok := classify(err)
@@ -80,10 +82,8 @@ func (l *Limiter) writeAndHangUp(w http.ResponseWriter, r *http.Request, answer 
 }
 
 func (l *Limiter) write(w http.ResponseWriter, answer refusal) {
-	body, _ := json.Marshal(struct {
-		Error string `json:"error"`
-		Code  string `json:"code"`
-	}{answer.text, answer.code}) // two strings: it cannot fail
+	text, _ := json.Marshal(answer.text) // a string: it cannot fail
+	body := slices.Concat([]byte(`{"error":`), text, []byte(`,"code":"`+answer.code+`"}`))
 	h := w.Header()
 	if answer.status == http.StatusUnsupportedMediaType {
 		h.Set("Accept-Encoding", l.encodings())
