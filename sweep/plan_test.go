@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
-	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
 
 	"github.com/keepwell-go/keepwell/sweep"
 )
@@ -74,34 +79,6 @@ func report(t *testing.T, r sweep.Report[int], want string) {
 	}
 }
 
-func TestDropsAboveTheCapAreNotMade(t *testing.T) { // R90
-	log, lines := observed()
-	f := of(100, sweep.Drop, 40, 51)
-	p := f.plan()
-	p.CapShare, p.Logger = 0.1, log
-	sums(t, p, "judged 100 stopped 0 dropped 0 spared 0 failed 0 deferred 0 capped")
-	if len(f.acted) != 0 {
-		t.Errorf("acted on %v", f.acted)
-	}
-	if got := lines(); len(got) != 1 || !strings.HasPrefix(got[0], "warn sweep: more is gone than the cap allows") {
-		t.Errorf("logged %q", got)
-	}
-	f.verdicts[40] = sweep.Keep
-	sums(t, p, "judged 100 stopped 0 dropped 10 spared 0 failed 0 deferred 0")
-	if got := lines(); len(got) != 0 {
-		t.Errorf("logged %q", got)
-	}
-}
-
-func TestStopsArePacedUntilDone(t *testing.T) { // R90
-	f := of(100, sweep.StopIdle, 0, 100)
-	for left := 90; left >= 0; left -= 10 {
-		sums(t, f.plan(), fmt.Sprintf("judged 100 stopped 10 dropped 0 spared 0 failed 0 deferred %d", left))
-	}
-	sums(t, f.plan(), "judged 100 stopped 0 dropped 0 spared 0 failed 0 deferred 0")
-	sums(t, of(1, sweep.StopExpired, 0, 1).plan(), "judged 1 stopped 1 dropped 0 spared 0 failed 0 deferred 0")
-}
-
 func TestAFailedStopIsTriedAgainInTheNextPass(t *testing.T) { // R45, R46
 	f := of(3, sweep.StopExpired, 1, 2)
 	f.act = func(int) (bool, error) { return false, errPass }
@@ -115,4 +92,138 @@ func TestAFailedStopIsTriedAgainInTheNextPass(t *testing.T) { // R45, R46
 	}
 	f.act = nil
 	sums(t, f.plan(), "judged 3 stopped 1 dropped 0 spared 0 failed 0 deferred 0")
+}
+
+// A verdict is a moment old when it is acted on: Act takes the hold, judges again, and spares what has become busy. // R91
+func TestAVerdictIsTakenAgainUnderTheHold(t *testing.T) {
+	mock := clock.NewMock()
+	boxes := []*sweep.Activity{{Clock: mock, Start: mock.Now()}, {Clock: mock, Start: mock.Now()}}
+	mock.Add(time.Hour)
+	judge := func(_ context.Context, a *sweep.Activity) (sweep.Verdict, string) {
+		return sweep.Judge(sweep.Facts{Reachable: true, Busy: a.Pins() > 0, Idle: a.Idle(), IdleTimeout: time.Minute})
+	}
+	var stopped []*sweep.Activity
+	r, err := sweep.Plan[*sweep.Activity]{
+		Subjects: slices.Values(boxes),
+		Judge:    judge,
+		Act: func(ctx context.Context, a *sweep.Activity, v sweep.Verdict) (bool, error) {
+			if len(stopped) == 0 {
+				boxes[1].Begin() // a request comes in while the first is being stopped
+			}
+			if again, _ := judge(ctx, a); again != v {
+				return false, nil
+			}
+			stopped = append(stopped, a)
+			return true, nil
+		},
+	}.Run(t.Context())
+	if err != nil || r.Stopped != 1 || r.Spared != 1 || len(stopped) != 1 || stopped[0] != boxes[0] {
+		t.Errorf("Run = %v, stopped %d, spared %d", err, r.Stopped, r.Spared)
+	}
+	if f := r.Verdicts[1]; f.Verdict != sweep.StopIdle || !f.Due || f.Acted || f.Err != nil {
+		t.Errorf("found %+v", f)
+	}
+}
+
+func TestTroubleWithOneSubjectDoesNotEndThePass(t *testing.T) {
+	f := of(4, sweep.StopIdle, 0, 4)
+	f.act = func(i int) (bool, error) {
+		if i == 2 {
+			panic("no such engine")
+		}
+		return true, nil
+	}
+	p := f.plan()
+	judge := p.Judge
+	p.Judge = func(ctx context.Context, i int) (sweep.Verdict, string) {
+		switch i {
+		case 0:
+			panic(errPass)
+		case 1:
+			runtime.Goexit()
+		}
+		return judge(ctx, i)
+	}
+	r, err := p.Run(t.Context())
+	report(t, r, "judged 4 stopped 1 dropped 0 spared 0 failed 3 deferred 0")
+	if want := "sweep: 3 of 4 subjects failed, the first: sweep: Judge panicked: the list failed"; !errors.Is(err, errPass) || err.Error() != want {
+		t.Errorf("Run = %v, want %s", err, want)
+	}
+	for i, want := range []string{"sweep: Judge panicked: the list failed", "sweep: Judge called runtime.Goexit", "sweep: Act panicked: no such engine", "<nil>"} {
+		if got := r.Verdicts[i].Err; fmt.Sprint(got) != want {
+			t.Errorf("of subject %d: %v, want %s", i, got, want)
+		}
+	}
+}
+
+func TestAPassThatEndsWhileJudgingActsOnNothing(t *testing.T) {
+	why := errors.New("over budget")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	f := of(5, sweep.Drop, 0, 1)
+	p := f.plan()
+	judge := p.Judge
+	p.Judge = func(ctx context.Context, i int) (sweep.Verdict, string) {
+		if i == 2 {
+			cancel(why)
+		}
+		return judge(ctx, i)
+	}
+	r, err := p.Run(ctx)
+	report(t, r, "judged 3 stopped 0 dropped 0 spared 0 failed 0 deferred 0")
+	if err != why || len(f.acted) != 0 || r.Verdicts[2].Reason != "reason 2" || r.Verdicts[3].Reason != "not judged: the pass ended before" {
+		t.Errorf("Run = %v, acted on %v, found %+v", err, f.acted, r.Verdicts)
+	}
+}
+
+func TestAPassThatEndsWhileActingLeavesTheRest(t *testing.T) {
+	for name, c := range map[string]struct {
+		verdict sweep.Verdict
+		want    string
+	}{
+		"stops": {sweep.StopIdle, "judged 5 stopped 2 dropped 0 spared 0 failed 0 deferred 3"},
+		"drops": {sweep.Drop, "judged 5 stopped 0 dropped 2 spared 0 failed 0 deferred 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			f := of(5, c.verdict, 0, 5)
+			f.act = func(i int) (bool, error) {
+				if i == 1 {
+					cancel()
+				}
+				return true, nil
+			}
+			p := f.plan()
+			p.CapShare = 1
+			r, err := p.Run(ctx)
+			report(t, r, c.want)
+			if err != context.Canceled || len(f.acted) != 2 || r.Verdicts[2].Due {
+				t.Errorf("Run = %v, acted on %v", err, f.acted)
+			}
+		})
+	}
+}
+
+func TestAsManyAreJudgedAtOnceAsAskedFor(t *testing.T) {
+	for judges, want := range map[int]int64{0: 1, 1: 1, 3: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			var now, most atomic.Int64
+			p := of(10, sweep.Keep, 0, 0).plan()
+			p.Judges = judges
+			p.Judge = func(context.Context, int) (sweep.Verdict, string) {
+				most.Store(max(most.Load(), now.Add(1)))
+				time.Sleep(time.Second)
+				now.Add(-1)
+				return sweep.Keep, ""
+			}
+			start := time.Now()
+			sums(t, p, "judged 10 stopped 0 dropped 0 spared 0 failed 0 deferred 0")
+			if took := time.Since(start); most.Load() != want || took != time.Duration((10+want-1)/want)*time.Second {
+				t.Errorf("with %d Judges: %d at once, in %v", judges, most.Load(), took)
+			}
+		})
+	}
+}
+
+func TestAPlanOverNothingDoesNothing(t *testing.T) {
+	sums(t, of(0, 0, 0, 0).plan(), "judged 0 stopped 0 dropped 0 spared 0 failed 0 deferred 0")
 }
