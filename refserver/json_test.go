@@ -92,7 +92,7 @@ func TestNoConstantOfTheProtocolIsWrittenDownHere(t *testing.T) { // R56
 	if len(owned) < 20 {
 		t.Fatalf("only %d constants found", len(owned))
 	}
-	delete(owned, "error") // also a field
+	delete(owned, "error")    // also a field
 	delete(owned, "creating") // also the name of a state
 	delete(owned, "stopped")
 	names, err := os.ReadDir(".")
