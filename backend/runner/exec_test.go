@@ -129,12 +129,20 @@ func TestTimeoutKillsTheWholeTree(t *testing.T) {
 	}
 }
 
-// gone asserts that no process has this pid, which was a descendant's.
+// gone asserts that no process has this pid, which was a descendant's, unless one that waits to be reaped.
 func gone(t testing.TB, pid string) {
 	t.Helper()
-	if _, err := os.Stat("/proc/" + pid); pid == "" || err == nil {
-		t.Errorf("process %q lives on", pid)
+	if state := stateOf(pid); pid == "" || state != "" && state != "Z" && state != "X" {
+		t.Errorf("process %q lives on in state %s", pid, state)
 	}
+}
+
+// stateOf returns the letter of the state of a process, "" if there is none.
+func stateOf(pid string) string {
+	b, _ := os.ReadFile("/proc/" + pid + "/stat")
+	_, after, _ := strings.Cut(string(b), ") ")
+	state, _, _ := strings.Cut(after, " ")
+	return state
 }
 
 func TestExitComesThoughAGrandchildKeepsThePipe(t *testing.T) {

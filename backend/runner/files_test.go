@@ -18,12 +18,7 @@ import (
 // serveFiles serves a sandbox that runs no commands, for what needs none.
 func serveFiles(t testing.TB, cfg runner.Config) *client {
 	t.Helper()
-	home := t.TempDir()
-	if os.Geteuid() == 0 {
-		if err := os.Chown(home, 65534, 65534); err != nil {
-			t.Fatal(err)
-		}
-	}
+	home := newHome(t)
 	server := runner.New(cfg)
 	if err := server.Add(runner.Sandbox{ID: "a", Home: home}); err != nil {
 		t.Fatal(err)
@@ -99,7 +94,7 @@ func TestWhatIsMadeBelongsToTheOwnerOfTheWorkspace(t *testing.T) {
 	for _, name := range []string{"d", "d/f", "g", "x", "x/y"} {
 		info, err := os.Lstat(filepath.Join(c.home, name))
 		must(t, err)
-		if st := info.Sys().(*syscall.Stat_t); st.Uid != 65534 || st.Gid != 65534 {
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != testUID || st.Gid != testUID {
 			t.Errorf("%s belongs to %d:%d", name, st.Uid, st.Gid)
 		}
 	}
@@ -235,9 +230,8 @@ func TestHardLinksToFilesOfOthersAreRefused(t *testing.T) {
 		t.Skip("needs files of others")
 	}
 	c := serveFiles(t, runner.Config{})
-	secret := filepath.Join(filepath.Dir(c.home), "secret")
+	secret := filepath.Join(t.TempDir(), "secret")
 	must(t, os.WriteFile(secret, []byte("canary"), 0o600))
-	t.Cleanup(func() { _ = os.Remove(secret) })
 	must(t, os.Link(secret, filepath.Join(c.home, "link")))
 	c.refused("GET", "/files/read?path=link", nil, 400, wire.CodeUnsafePath)
 	c.refused("PUT", "/files/write?path=link&offset=0", "x", 400, wire.CodeUnsafePath)

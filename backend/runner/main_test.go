@@ -62,6 +62,34 @@ func serve(dir string, stdin io.Reader) int {
 	return 0
 }
 
+// testUID is the first of the uids that sandboxes of tests run as, where the tests run as root.
+const testUID = 64000
+
+func giveHome(t testing.TB, home string, uid int) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Chown(home, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newHome makes a workspace that another user can get to, unlike those of T.TempDir.
+func newHome(t testing.TB) string {
+	t.Helper()
+	home, err := os.MkdirTemp("", "kwh")
+	if err == nil {
+		err = os.Chmod(home, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	giveHome(t, home, testUID)
+	return home
+}
+
 // daemon is a runner in a process of its own.
 type daemon struct {
 	t     testing.TB
@@ -70,6 +98,7 @@ type daemon struct {
 	stdin io.WriteCloser
 	out   *bufio.Reader
 	http  *http.Client
+	uid   int // of the sandbox added last, from testUID
 }
 
 func startDaemon(t testing.TB, env ...string) *daemon {
@@ -123,11 +152,8 @@ func (d *daemon) add(id string) *client {
 	if err := os.Mkdir(home, 0o755); err != nil {
 		d.t.Fatal(err)
 	}
-	if os.Geteuid() == 0 {
-		if err := os.Chown(home, 65534, 65534); err != nil {
-			d.t.Fatal(err)
-		}
-	}
+	d.uid++
+	giveHome(d.t, home, testUID+d.uid)
 	d.order(map[string]any{"Add": runner.Sandbox{ID: id, Home: home}})
 	return &client{t: d.t, http: d.http, base: "http://runner/v1/sandboxes/" + id, home: home}
 }
