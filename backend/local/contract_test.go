@@ -31,20 +31,23 @@ func TestContractAsAnOrdinaryUser(t *testing.T) {
 	asOrdinaryUser(t, "^TestContract$")
 }
 
-// asOrdinaryUser runs tests of this program again as the user nobody.
+// ordinary is a uid that nobody has. That of nobody would be everybody's: other programs run, and kill, under it.
+const ordinary = 64_321
+
+// asOrdinaryUser runs tests of this program again as a user who is not root.
 func asOrdinaryUser(t *testing.T, tests string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("this is an ordinary user already")
 	}
 	dir := shortDir(t)
-	if err := os.Chown(dir, 65534, 65534); err != nil {
+	if err := os.Chown(dir, ordinary, ordinary); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run", tests, "-test.v")
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("--- PASS")) {
 		t.Errorf("as an ordinary user: %v\n%s", err, out)
