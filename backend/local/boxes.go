@@ -194,7 +194,7 @@ func (h *host) enter(m meta, env map[string]string) (*spawn.Confinement, error) 
 
 // leave ends what enter began. After an error processes may live, and it can be called again.
 func (h *host) leave(ctx context.Context, id string, cell *spawn.Confinement) error {
-	ctx, cancel := context.WithTimeout(ctx, killBudget)
+	ctx, cancel := h.clock.WithTimeout(ctx, killBudget)
 	defer cancel()
 	if err := h.server.Remove(ctx, id); err != nil {
 		return fmt.Errorf("sandbox %s: %w", id, err)

@@ -87,6 +87,9 @@ func (b *Backend) request(ctx context.Context, method, path string, in any) (*ht
 		return nil, fmt.Errorf("local: %w", err)
 	}
 	req.Header.Set("Authorization", "Bearer "+key)
+	if path != sandboxesPath {
+		req.Header["Idempotency-Key"] = nil // all but a create can be asked again where a connection turns out to be dead
+	}
 	return req, nil
 }
 

@@ -87,7 +87,7 @@ type candidate struct {
 func (r uidRange) order(mark string, records map[string]record) []candidate {
 	var out []candidate
 	for _, rec := range records {
-		if uid := rec.meta.UID; rec.err == nil && uid >= r.first && uint64(uid) < r.end() {
+		if uid := rec.meta.UID; uid >= r.first && uint64(uid) < r.end() {
 			out = append(out, candidate{(uid - r.first) / r.block, true})
 			break
 		}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/benbjohnson/clock"
 )
 
 // errLocked is returned by lockNow when somebody else holds the lock.
@@ -64,6 +66,17 @@ func lockNow(path string) (*os.File, error) {
 		return nil, errLocked
 	}
 	return nil, fmt.Errorf("local: lock %s: %w", path, err)
+}
+
+// lockSoon is lockNow that does not give up at once: who only looks whether a lock is taken has it for a moment.
+func lockSoon(path string, clk clock.Clock) (f *os.File, err error) {
+	for range 20 {
+		if f, err = lockNow(path); !errors.Is(err, errLocked) {
+			break
+		}
+		clk.Sleep(startPoll)
+	}
+	return f, err
 }
 
 // sign writes into a lock who holds it.

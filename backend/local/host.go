@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -54,7 +54,7 @@ func Host(ctx context.Context, cfg HostConfig) error {
 	if err != nil {
 		return err
 	}
-	lock, err := lockNow(filepath.Join(dir, lockFile))
+	lock, err := lockSoon(filepath.Join(dir, lockFile), cfg.Clock)
 	if errors.Is(err, errLocked) {
 		return fmt.Errorf("%w: %s", ErrHosted, dir)
 	}
@@ -65,6 +65,7 @@ func Host(ctx context.Context, cfg HostConfig) error {
 	if err := sign(lock); err != nil {
 		return err
 	}
+	syscall.Umask(0o022) // sandboxes have to pass some directories; their processes inherit it
 	key, err := makeKey(dir)
 	if err != nil {
 		return err
@@ -163,23 +164,27 @@ func (h *host) serve(ctx context.Context, dir, key string) error {
 	srv := &http.Server{
 		Handler:           h.routes(key),
 		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		IdleTimeout:       2 * idleConns,
 		ErrorLog:          zap.NewStdLog(h.log),
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(ln) }() // ends with srv.Close, below
+	var serveErr error
+	served := make(chan struct{}) // closed when the line below has ended, which finish brings about
+	go func() { defer close(served); serveErr = srv.Serve(ln) }()
 	h.log.Info("host runner serves", zap.Int("pid", os.Getpid()), zap.String("version", h.version),
 		zap.Int("sandboxes", len(h.boxes)), zap.Strings("confinement", h.confinement()))
 	select {
+	case <-h.ended:
 	case <-ctx.Done():
 		_, err = h.down(context.WithoutCancel(ctx))
-	case <-h.ended:
-	case err = <-failed:
-		failed <- err
-		_, derr := h.down(context.WithoutCancel(ctx))
-		err = errors.Join(err, derr)
+	case <-served:
+		_, err = h.down(context.WithoutCancel(ctx))
 	}
-	return errors.Join(err, finish(srv), served(<-failed))
+	err = errors.Join(err, finish(srv))
+	<-served
+	if !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	return err
 }
 
 // finish lets answers that are under way leave, and cuts off what does not end.
@@ -190,13 +195,6 @@ func finish(srv *http.Server) error {
 		return srv.Close()
 	}
 	return nil
-}
-
-func served(err error) error {
-	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 // close gives up all that newHost took; the sandboxes were stopped before.

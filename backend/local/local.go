@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/benbjohnson/clock"
 	"go.uber.org/zap"
@@ -19,6 +20,10 @@ import (
 // maxConns bounds the connections of one Backend to the host: more calls wait for one of them. The kernel queues a good deal
 // more than this before it turns a connection away.
 const maxConns = 64
+
+// idleConns is how long a connection waits for a next call. The host waits longer, so that it never hangs up on one that is
+// just being made.
+const idleConns = time.Minute
 
 // Config holds the settings of a Backend.
 type Config struct {
@@ -84,7 +89,7 @@ func open(cfg Config) (*Backend, error) {
 		return nil, err
 	}
 	b.client = &http.Client{Transport: &http.Transport{
-		DialContext: dialer(b.socket), MaxIdleConnsPerHost: maxConns, MaxConnsPerHost: maxConns, DisableCompression: true,
+		DialContext: dialer(b.socket), MaxIdleConnsPerHost: maxConns, MaxConnsPerHost: maxConns, IdleConnTimeout: idleConns, DisableCompression: true,
 	}}
 	return b, nil
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package local_test
 
 import (
@@ -6,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/keepwell-go/keepwell/backend"
@@ -70,6 +73,13 @@ func TestASandboxHasAHomeAndATmpOfItsOwn(t *testing.T) {
 	if want := ".\n./tmp\n./tmp/y\n./x"; got != want {
 		t.Errorf("the home has %q, want %q", got, want)
 	}
+}
+
+func TestAStrictUmaskOfTheServerLocksNoSandboxOut(t *testing.T) {
+	before := syscall.Umask(0o077)
+	t.Cleanup(func() { syscall.Umask(before) })
+	s := create(t, open(t, shortDir(t)), "a", "i1")
+	must(t, s, `touch "$HOME/x" && test "$(umask)" = 0022`)
 }
 
 func TestDevNullIsUsableInside(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -134,15 +135,13 @@ func (b *Backend) launch(ctx context.Context) (info, error) {
 // failed says why no host will answer any more, when the one that was started ended some time ago: there is none, or the one
 // that has the state directory stays silent.
 func (b *Backend) failed(ago time.Duration) error {
-	lock, err := lockNow(filepath.Join(b.dir, lockFile))
-	if err == nil {
-		_ = lock.Close()
+	holder := b.holder()
+	switch {
+	case holder == "":
 		return fmt.Errorf("local: the host runner ended as soon as it was started; %s", b.tail())
-	}
-	if errors.Is(err, errLocked) && ago < silenceBudget {
+	case ago < silenceBudget:
 		return nil
 	}
-	holder, _ := os.ReadFile(filepath.Join(b.dir, lockFile)) // for a person: a name that cannot be read is left out
 	return fmt.Errorf("local: process %s holds %s and does not answer: end it and try again", holder, b.dir)
 }
 
@@ -252,19 +251,35 @@ func (b *Backend) readTail() ([]byte, error) {
 
 // down ends the host, of whatever version, and returns when it has let go of the state directory.
 func (b *Backend) down(ctx context.Context) (int, error) {
-	if _, err := b.raise(ctx); err != nil {
+	host, err := b.raise(ctx)
+	if err != nil {
 		return 0, err
 	}
 	var got downAnswer
 	if err := b.ask(ctx, http.MethodPost, downPath, nil, &got); err != nil {
 		return 0, err
 	}
-	lock, err := b.await(ctx, lockFile)
-	if err != nil {
-		return got.Stopped, err
+	for b.holder() == strconv.Itoa(host.PID) {
+		if !b.pause(ctx) {
+			return got.Stopped, fmt.Errorf("local: the host runner, process %d, stopped its sandboxes and does not end: %w", host.PID, ctx.Err())
+		}
 	}
 	b.collect()
-	return got.Stopped, errors.Join(lock.Close())
+	return got.Stopped, nil
+}
+
+// holder returns the number of the process that has the state directory, or "". Another server may have started a next host.
+func (b *Backend) holder() string {
+	lock, err := lockNow(filepath.Join(b.dir, lockFile))
+	if err == nil {
+		_ = lock.Close()
+		return ""
+	}
+	pid, err := os.ReadFile(filepath.Join(b.dir, lockFile))
+	if err != nil {
+		return ""
+	}
+	return string(pid)
 }
 
 var _ interface {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 const (
@@ -22,7 +23,7 @@ type store struct {
 	dir string
 }
 
-// record is what load found under one name; meta counts unless err is set.
+// record is what load found under one name. Where err is set only the UID of meta counts: that of whoever owns the home.
 type record struct {
 	meta   meta
 	doomed bool
@@ -57,6 +58,9 @@ func (s *store) load() (map[string]record, error) {
 			if rec.err = s.remove(e.Name()); rec.err == nil {
 				continue
 			}
+		}
+		if rec.err != nil {
+			rec.meta = meta{UID: ownerOf(s.path(e.Name(), homeDir))}
 		}
 		found[e.Name()] = rec
 	}
@@ -171,6 +175,19 @@ func (s *store) remove(id string) error {
 		return err
 	}
 	return syncDir(s.dir)
+}
+
+// ownerOf returns the uid that a path belongs to, 0 if there is none.
+func ownerOf(path string) uint32 {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return 0
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0
+	}
+	return st.Uid
 }
 
 func syncDir(dir string) error {

@@ -73,7 +73,7 @@ func (p *uidPool) has(uid uint32) bool {
 func (p *uidPool) owned(records map[string]record) map[uint32]bool {
 	out := make(map[uint32]bool)
 	for _, rec := range records {
-		if rec.err == nil && p.has(rec.meta.UID) {
+		if p.has(rec.meta.UID) {
 			out[rec.meta.UID] = true
 		}
 	}
