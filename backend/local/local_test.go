@@ -122,6 +122,22 @@ func TestNothingOfTheServerReachesASandbox(t *testing.T) {
 	}
 }
 
+// R103: the host does not even have what it could give away.
+func TestTheHostIsStartedWithoutTheEnvironmentOfTheServer(t *testing.T) {
+	rootOnly(t) // another's environment is not shown to others
+	t.Setenv("KEEPWELL_CANARY", "canary-in-the-environment")
+	dir := shortDir(t)
+	open(t, dir)
+	pid, err := hostOf(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile("/proc/" + itoa(pid) + "/environ")
+	if err != nil || !strings.Contains(string(raw), "PATH=") || strings.Contains(string(raw), "canary") {
+		t.Errorf("the host's environment is %q, error %v; want one with PATH and without the canary", raw, err)
+	}
+}
+
 // R103: neither on the disk nor in the log does a secret of a sandbox outlive it.
 func TestTheEnvironmentOfASandboxIsNotKept(t *testing.T) {
 	dir := shortDir(t)

@@ -38,6 +38,9 @@ func TestReplicasThatOpenAtOnceStartOneHost(t *testing.T) {
 	if n := strings.Count(string(log), "host runner serves"); err != nil || n != 1 {
 		t.Errorf("%d hosts were started, error %v; want 1:\n%s", n, err, log)
 	}
+	if strings.Contains(string(log), local.ErrHosted.Error()) {
+		t.Errorf("hosts were started that came too late:\n%s", log)
+	}
 }
 
 func TestAHostOutlivesItsBackendAndEndsWithDown(t *testing.T) {
