@@ -106,14 +106,14 @@ func drawBody(rt *rapid.T) string {
 }
 
 func TestStrictRefusesUnknownFields(t *testing.T) {
-	const body = `{"name":"a","nmae":"b"}`
+	const body = `{"name":"a","title":"b"}`
 	if v, err := bodylimit.DecodeJSON[named](limiter(), httptest.NewRecorder(), post(undeclared(body))); err != nil || v.Name != "a" {
 		t.Errorf("without Strict: %+v, %v", v, err)
 	}
 	l := limiter()
 	l.Strict = true
 	v, err := bodylimit.DecodeJSON[named](l, httptest.NewRecorder(), post(undeclared(body)))
-	if want := `bodylimit: malformed body: json: unknown field "nmae"`; err == nil || err.Error() != want || v != (named{}) {
+	if want := `bodylimit: malformed body: json: unknown field "title"`; err == nil || err.Error() != want || v != (named{}) {
 		t.Errorf("with Strict: %+v, %v, want %s", v, err, want)
 	}
 }

@@ -77,7 +77,9 @@ func (g *Group) ask(ctx context.Context) (all map[string]Status, members map[str
 	wait.Wait()
 	ok = true
 	for name, m := range members {
-		ok = ok && !(m.required && all[name].State == Down)
+		if m.required && all[name].State == Down {
+			ok = false
+		}
 	}
 	return all, members, ok
 }

@@ -119,7 +119,9 @@ func (m *model) happen(now time.Time) {
 	if m.flight == nil || !m.flight.start.Add(m.cfg.Budget).Equal(now) {
 		return
 	}
-	m.stats.Running = m.stats.Running && !(m.flight.started && m.honours)
+	if m.flight.started && m.honours {
+		m.stats.Running = false
+	}
 	m.stats.Wedged = m.stats.Running
 	m.settle(now, 0, probe.ErrBudget)
 }

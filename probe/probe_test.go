@@ -79,9 +79,9 @@ func TestAResultIsKeptForItsTTLGoodOrBad(t *testing.T) { // R39
 					}
 				}
 				get(1)
-				time.Sleep(c.ttl - 1)
+				time.Sleep(c.ttl - time.Nanosecond)
 				get(1)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				get(2)
 			})
 		})
