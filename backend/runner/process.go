@@ -79,6 +79,7 @@ func (p *process) watch(ends pipes, done <-chan pumped, timer *clock.Timer) {
 	p.sb.idle.processEnded()
 	close(p.exited)
 
+	p.out.letGo() // what is left fits into what is kept, so nothing is lost to a slow reader and nobody waits for one
 	truncated := p.awaitPumps(ends, done)
 	exit := p.exit()
 	exit.Truncated = truncated

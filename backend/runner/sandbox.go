@@ -96,7 +96,6 @@ func (sb *sandbox) remove(ctx context.Context) error {
 		}
 	}
 	for _, p := range sb.processes() {
-		p.out.letGo()
 		if err := wait(ctx, p.exited, "process "+p.id); err != nil {
 			return err
 		}

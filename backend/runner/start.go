@@ -22,8 +22,8 @@ func (sb *sandbox) start(ctx context.Context, o order, watched bool) (p *process
 	case err != nil:
 		return nil, nil, false, err
 	case mine:
+		defer sb.launched(o.id, l)
 		l.proc, r, l.err = sb.launch(o, watched)
-		sb.launched(o.id, l)
 		return l.proc, r, false, l.err
 	case l != nil:
 		if err := wait(ctx, l.done, "the first start of this id"); err != nil {
@@ -56,7 +56,7 @@ func (sb *sandbox) begin(id string) (p *process, l *launch, mine bool, err error
 	if sb.launches == nil {
 		sb.launches = map[string]*launch{}
 	}
-	l = &launch{done: make(chan struct{})}
+	l = &launch{done: make(chan struct{}), err: errors.New("runner: the start did not come to its end")}
 	sb.launches[id] = l
 	return nil, l, true, nil
 }
@@ -142,6 +142,9 @@ func (sb *sandbox) environ(request map[string]string) []string {
 
 // cannotStart tells a command that can never start from a machine that cannot start it now.
 func cannotStart(o order, err error) error {
+	if errors.Is(err, spawn.ErrClosed) {
+		return errSandboxGone
+	}
 	f := &failure{400, wire.CodeCannotStart, fmt.Sprintf("cannot start %.200q: %v", o.argv[0], err)}
 	for _, passing := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, passing) {

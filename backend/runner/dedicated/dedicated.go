@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -111,7 +112,7 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	defer spawner.Close()
 	server := runner.New(runner.Config{Spawner: spawner, Token: token, Logger: log, Version: o.version})
 	defer server.Close()
-	if err := server.Add(runner.Sandbox{ID: o.id, Home: o.home}); err != nil {
+	if err := o.add(server, spawner); err != nil {
 		return err
 	}
 	l, err := o.open()
@@ -120,6 +121,42 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	_, _ = fmt.Fprintln(stdout, "listening on", l.Addr())
 	return serve(ctx, l, server)
+}
+
+// add makes the sandbox servable. The container around it is its boundary already: everything in there may be read.
+func (o options) add(server *runner.Server, spawner *spawn.Spawner) error {
+	tmp, uid, gid, err := o.makeTmp()
+	if err != nil {
+		return fmt.Errorf("runner: home: %w", err)
+	}
+	limits := spawn.Limits{Name: o.id, Home: o.home, ReadOnly: []string{"/"}, UID: uid, GID: gid}
+	cell, err := spawner.Confine(limits)
+	if err != nil {
+		return fmt.Errorf("runner: %w", err)
+	}
+	return server.Add(runner.Sandbox{ID: o.id, Home: o.home, Env: map[string]string{"TMPDIR": tmp}, Confinement: cell})
+}
+
+// makeTmp makes the directory for temporary files, which lies in the workspace, and says who is to own both: nobody else than this
+// process, unless it is root.
+func (o options) makeTmp() (tmp string, uid, gid uint32, err error) {
+	info, err := os.Lstat(o.home)
+	if err != nil {
+		return "", 0, 0, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if ok && os.Geteuid() == 0 {
+		uid, gid = st.Uid, st.Gid
+	}
+	tmp = filepath.Join(o.home, "tmp")
+	err = os.Mkdir(tmp, 0o700)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		err = nil
+	case err == nil && uid != 0:
+		err = os.Lchown(tmp, int(uid), int(gid))
+	}
+	return tmp, uid, gid, err
 }
 
 // token returns the token, after which nothing of it is left in the environment.
