@@ -118,7 +118,7 @@ func TestACreateWithoutAnAnswerIsUnknownAndALaterListDecides(t *testing.T) { // 
 		}
 	}
 	sweep := func(w *world) {
-		if err := w.srv.Sweep(w.t.Context()); err != nil {
+		if err := w.srv.Sweep(w.ctx); err != nil {
 			w.t.Errorf("sweep: %v", err)
 		}
 	}
@@ -146,6 +146,20 @@ func TestACreateWithoutAnAnswerIsUnknownAndALaterListDecides(t *testing.T) { // 
 			time.Sleep(3 * time.Minute)
 			sweep(w)
 			w.create("b")
+		}, oneSandbox)
+	})
+	t.Run("the_resume_never_happens", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, w *world) {
+			w.create("a")
+			w.stop("a").want(t, 200, "")
+			w.engine.Inject(memory.Fault{Call: "create", ID: "a", Times: 1, Hang: true})
+			w.do("POST", "/v1/sandboxes", `{"id":"a"}`).want(t, 502, "create_failed")
+			sweep(w)
+			w.do("POST", "/v1/sandboxes", `{"id":"b"}`).want(t, 429, "quota_exceeded")
+			time.Sleep(3 * time.Minute)
+			sweep(w)
+			w.create("b")
+			w.get("a").want(t, 404, "stopped")
 		}, oneSandbox)
 	})
 	t.Run("it_is_retried", func(t *testing.T) {

@@ -51,7 +51,27 @@ func (s *Server) reconcile(ctx context.Context) error {
 	s.led.Reconcile(quota.Snapshot[string]{
 		Since: mark, Complete: rep.Complete, Has: func(id string) bool { return rep.Has(id) || s.doubts.has(id) },
 	})
+	for id, b := range rep.Items {
+		if !b.Running {
+			s.uncount(id)
+		}
+	}
 	return err
+}
+
+// uncount frees what a stopped sandbox still counts since a resume of it had no certain end. Whoever holds the id owns that count.
+func (s *Server) uncount(id string) {
+	if _, counted := s.led.Get(id); !counted || s.doubts.has(id) {
+		return
+	}
+	h, err := s.reg.Hold(id)
+	if err != nil {
+		return // registered, or in other hands
+	}
+	defer h.Cancel()
+	if tok, ok := s.led.Get(id); ok {
+		tok.Release()
+	}
 }
 
 // reap takes the sandbox, looks at it again, and acts if the verdict still stands.

@@ -17,7 +17,7 @@ import (
 // sweep runs one pass, which must succeed.
 func (w *world) sweep() {
 	w.t.Helper()
-	if err := w.srv.Sweep(w.t.Context()); err != nil {
+	if err := w.srv.Sweep(w.ctx); err != nil {
 		w.t.Errorf("sweep: %v", err)
 	}
 }

@@ -23,10 +23,21 @@ import (
 
 const adminToken = "the-admin-token"
 
+// tester is what a world asks of a test, of a benchmark or of one run of a property.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Error(args ...any)
+	Fatalf(format string, args ...any)
+	Fatal(args ...any)
+	Cleanup(func())
+}
+
 // world is a server over an engine in memory, whose sandboxes are all served by one stub runner. All of it speaks over a network
 // in memory, so that a world in a synctest bubble lives in virtual time.
 type world struct {
-	t      testing.TB
+	t      tester
+	ctx    context.Context // of the requests
 	net    network
 	runner *stubRunner
 	be     *memory.Backend
@@ -45,15 +56,17 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world), change ...func(*r
 	})
 }
 
-func newWorld(t testing.TB, change ...func(*refserver.Config)) *world {
+func newWorld(t tester, change ...func(*refserver.Config)) *world {
 	t.Helper()
 	return newWorldOn(t, nil, change...)
 }
 
 // newWorldOn is newWorld with an engine on a clock of its own.
-func newWorldOn(t testing.TB, c clock.Clock, change ...func(*refserver.Config)) *world {
+func newWorldOn(t tester, c clock.Clock, change ...func(*refserver.Config)) *world {
 	t.Helper()
-	w := &world{t: t, runner: newStubRunner()}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	w := &world{t: t, ctx: ctx, runner: newStubRunner()}
 	t.Cleanup(w.net.listen("runner", w.runner))
 	w.be = memory.New(memory.Config{Endpoint: w.runner.open, Ended: w.runner.end, Clock: c})
 	w.engine = w.be.Engine()
@@ -96,7 +109,7 @@ func (a answer) code() string { s, _ := a.body["code"].(string); return s }
 func (a answer) str(name string) string { s, _ := a.body[name].(string); return s }
 
 // want fails the test unless the answer has this status and, where one is given, this code.
-func (a answer) want(t testing.TB, status int, code string) answer {
+func (a answer) want(t tester, status int, code string) answer {
 	t.Helper()
 	if a.status != status || a.code() != code {
 		t.Fatalf("answered %d %q, want %d %q: %s", a.status, a.code(), status, code, a.raw)
@@ -116,7 +129,7 @@ func (w *world) do(method, path, body string) answer {
 // as sends a request with one header.
 func (w *world) as(header, value, method, path, body string) answer {
 	w.t.Helper()
-	a, err := w.send(w.t.Context(), w.url, header, value, method, path, body)
+	a, err := w.send(w.ctx, w.url, header, value, method, path, body)
 	if err != nil {
 		w.t.Fatalf("%s %s: %v", method, path, err)
 	}
@@ -197,7 +210,7 @@ func (w *world) sendBody(rt refserver.Route, n int, declared bool) answer {
 // declare says that n bytes come, and sends none.
 func (w *world) declare(rt refserver.Route, n int) answer {
 	w.t.Helper()
-	c, err := w.net.dial(w.t.Context(), "", strings.TrimPrefix(w.url, "http://"))
+	c, err := w.net.dial(w.ctx, "", strings.TrimPrefix(w.url, "http://"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -230,7 +243,7 @@ func (spaces) Read(p []byte) (int, error) {
 func (w *world) later(method, path, body string) <-chan answer {
 	ch := make(chan answer, 1)
 	go func() {
-		a, err := w.send(w.t.Context(), w.url, "Authorization", "Bearer "+adminToken, method, path, body)
+		a, err := w.send(w.ctx, w.url, "Authorization", "Bearer "+adminToken, method, path, body)
 		if err != nil {
 			a = answer{raw: err.Error()}
 		}
@@ -241,7 +254,7 @@ func (w *world) later(method, path, body string) <-chan answer {
 
 // leaver sends a request as the admin, whose client hangs up when the function it returns is called.
 func (w *world) leaver(method, path, body string) (leave func()) {
-	ctx, cancel := context.WithCancel(w.t.Context())
+	ctx, cancel := context.WithCancel(w.ctx)
 	go func() { _, _ = w.send(ctx, w.url, "Authorization", "Bearer "+adminToken, method, path, body) }()
 	return cancel
 }
@@ -271,7 +284,7 @@ func (w *world) exec(id string) answer {
 // outside makes a running sandbox that the server has not heard of, as another replica does.
 func (w *world) outside(id string) backend.Sandbox {
 	w.t.Helper()
-	sb, err := w.be.Create(w.t.Context(), backend.Spec{Ref: backend.Ref{ID: id, Instance: "outside-" + id}, Tenant: "default"})
+	sb, err := w.be.Create(w.ctx, backend.Spec{Ref: backend.Ref{ID: id, Instance: "outside-" + id}, Tenant: "default"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -279,7 +292,7 @@ func (w *world) outside(id string) backend.Sandbox {
 }
 
 // idsOf returns the ids of a list answer, in its order.
-func idsOf(t testing.TB, a answer) string {
+func idsOf(t tester, a answer) string {
 	t.Helper()
 	list, ok := a.body["sandboxes"].([]any)
 	if !ok {
