@@ -186,11 +186,58 @@ func TestEndOfTheBudgetIsADeadlineToTheBackend(t *testing.T) {
 // R35: whichever of the backend's and our own notice of the budget comes first.
 func TestErrorIsDistinctHoweverShortTheBudget(t *testing.T) {
 	b := backend.Budgets{Ping: 1}.Bound(engine{hung})
-	for range 2000 {
+	for range 200 {
 		if err := b.Ping(t.Context()); !errors.Is(err, backend.ErrBudget) || errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v, want ErrBudget alone", err)
 		}
 	}
+}
+
+// What a caller is told does not depend on luck: once its context has ended it is told so, even by a backend that is quick.
+func TestEndedContextWinsOverAQuickAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := backend.Budgets{}.Bound(engine{gone})
+	for range 200 {
+		if out, err := b.Stop(ctx, ref); out != backend.Unknown || !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %s, %v; want unknown and the caller's own end", out, err)
+		}
+	}
+}
+
+// The backend sees its caller leave as what it is, and nothing of a call outlives it.
+func TestContextOfACallEndsAsItsCallerDoesAndWithTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mock := clock.NewMock()
+		var kept context.Context
+		b := backend.Budgets{Clock: mock}.Bound(engine{func(ctx context.Context, _ string) (backend.Outcome, error) {
+			kept = ctx
+			return backend.Gone, nil
+		}})
+		start := mock.Now()
+		if err := b.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if kept.Err() != context.Canceled {
+			t.Errorf("the context of a call that is over has error %v, want %v", kept.Err(), context.Canceled)
+		}
+		if end := mock.WaitForAllTimers(); !end.Equal(start) {
+			t.Errorf("a timer is left that would have fired after %v", end.Sub(start))
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := make(chan error, 1)
+		time.AfterFunc(time.Second, cancel)
+		_ = backend.Budgets{}.Bound(engine{func(ctx context.Context, _ string) (backend.Outcome, error) {
+			<-ctx.Done()
+			seen <- ctx.Err()
+			return backend.Unknown, ctx.Err()
+		}}).Ping(ctx)
+		if err := <-seen; err != context.Canceled {
+			t.Errorf("the backend of a caller that left sees %v, want %v", err, context.Canceled)
+		}
+	})
 }
 
 // deaf ignores its context and answers when released.

@@ -141,6 +141,7 @@ func TestSpecIsRefusedWithFieldNumberAndLimit(t *testing.T) {
 		`env name "A=B" has '=' or NUL in it`:                           env("A=B", "secret"),
 		`env name "A\x00" has '=' or NUL in it`:                         env("A\x00", "secret"),
 		`env "A" has a value of 32769 bytes, at most 32768 are allowed`: env("A", "secret"+strings.Repeat("s", 32<<10-5)),
+		`env "B" has NUL in its value`:                                  env("B", "\x00secret"),
 		`env "A" has NUL in its value`:                                  env("A", "secret\x00"),
 		`env name "=1" has '=' or NUL in it`:                            func(s *backend.Spec) { s.Env = map[string]string{"=2": "", "=1": "", "=3": ""} },
 		`tenant "line\none" has control characters or is not UTF-8`:     func(s *backend.Spec) { s.Tenant = "line\none" },

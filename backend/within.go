@@ -45,9 +45,7 @@ func within[T any](ctx context.Context, bs Budgets, c call, f func(context.Conte
 		defer end()
 		var r result[T]
 		defer func() { // deferred for the sake of Goexit
-			select {
-			case answer <- r:
-			case <-bctx.Done():
+			if !r.deliver(bctx, answer) {
 				bs.straggled(c, bs.Clock.Since(start), r.err, r.died)
 			}
 		}()
@@ -55,9 +53,13 @@ func within[T any](ctx context.Context, bs Budgets, c call, f func(context.Conte
 	}()
 	select {
 	case r := <-answer:
-		return r.get(bctx)
+		if r.died != nil {
+			panic(r.died)
+		}
+		return r.v, r.err
 	case <-bctx.Done():
-		return result[T]{err: bs.leave(bctx, c)}.get(bctx)
+		var none T
+		return none, bs.leave(bctx, c)
 	}
 }
 
@@ -72,17 +74,18 @@ func (r *result[T]) run(ctx context.Context, c call, f func(context.Context) (T,
 	r.died = nil
 }
 
-// get hands the result to the caller. A call that was told by its context that its budget is over says so in its own words;
-// the caller gets ours, whichever of the two came first.
-func (r result[T]) get(ctx context.Context) (T, error) {
-	if r.died != nil {
-		panic(r.died)
+// deliver hands the result to the caller, unless the call's context has ended: then the caller goes with the reason of that,
+// and not with what the call made of it, however close the two were.
+func (r result[T]) deliver(ctx context.Context, to chan<- result[T]) bool {
+	if ctx.Err() != nil {
+		return false
 	}
-	ended := errors.Is(r.err, context.Canceled) || errors.Is(r.err, context.DeadlineExceeded)
-	if cause := context.Cause(ctx); ended && errors.Is(cause, ErrBudget) {
-		r.err = cause
+	select {
+	case to <- r:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return r.v, r.err
 }
 
 // leave returns why the caller goes before its call has ended.
@@ -130,9 +133,8 @@ func (c budgetContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // Err is what a deadline gives, for the clients that tell the two apart.
 func (c budgetContext) Err() error {
-	err := c.Context.Err()
-	if err != nil && errors.Is(context.Cause(c.Context), ErrBudget) {
+	if errors.Is(context.Cause(c.Context), ErrBudget) {
 		return context.DeadlineExceeded
 	}
-	return err
+	return c.Context.Err()
 }

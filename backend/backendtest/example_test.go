@@ -48,6 +48,6 @@ func ExampleCase_Check() {
 	// Output:
 	// SecondDestroyIsGone: <nil>
 	// ListFailsWhileTheEngineIsDown: list of a broken engine: 0 sandboxes, error <nil>; want one that is "backend: unavailable"
-	//   R13: an empty list by accident drops every sandbox there is
+	//   R13, R16: an empty list by accident drops every sandbox there is
 	// PinSurvivesARestart: skipped, needs Restart: it has no state outside of this process
 }

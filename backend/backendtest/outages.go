@@ -9,7 +9,7 @@ import (
 func outages() []Case {
 	return []Case{
 		{
-			"ListFailsWhileTheEngineIsDown", "R13", "an empty list by accident drops every sandbox there is",
+			"ListFailsWhileTheEngineIsDown", "R13, R16", "an empty list by accident drops every sandbox there is",
 			[]string{"Break"}, listWhileDown,
 		},
 		{
@@ -17,7 +17,7 @@ func outages() []Case {
 			[]string{"Break"}, createWhileDown,
 		},
 		{
-			"EndsWhileTheEngineIsDownAreUnknown", "R83", "gone is said of what still runs, and its slot is given away",
+			"EndsWhileTheEngineIsDownAreUnknown", "R16, R83", "gone is said of what still runs, and its slot is given away",
 			[]string{"Break"}, endsWhileDown,
 		},
 		{
