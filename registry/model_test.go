@@ -24,14 +24,15 @@ func explore(t *rapid.T) {
 	w := &world{
 		rng:     rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)),
 		faulty:  rapid.Bool().Draw(t, "faulty"),
-		backend: map[string]int{}, touched: map[string]time.Time{}, held: map[string]int{},
-		counted: map[string]entry{}, dead: map[int]bool{},
+		backend: map[string]int{}, since: map[string]time.Time{}, touched: map[string]time.Time{},
+		held: map[string]int{}, created: map[string]time.Time{},
+		counted: map[string]entry{}, told: map[string]time.Time{}, dead: map[int]bool{}, spurned: map[uint64]bool{},
 	}
-	w.r = registry.New(w.list, config{Adopt: w.adopt, Observe: w.observe, Grace: -1, Cap: 1, Budget: 20 * time.Millisecond})
+	w.r = registry.New(w.list, config{Adopt: w.adopt, Observe: w.observe, Grace: -1, Cap: 1, Budget: 60 * time.Millisecond})
 	do := func(f func(k string)) func(*rapid.T) {
 		return func(t *rapid.T) {
-			k := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key")
-			go f(k)
+			go f(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"))
+			w.pause(4)
 		}
 	}
 	t.Repeat(map[string]func(*rapid.T){
@@ -40,10 +41,7 @@ func explore(t *rapid.T) {
 		"resolve": do(func(k string) { w.ask(k, false, w.r.Resolve) }),
 		"refresh": do(func(k string) { w.ask(k, true, w.r.Refresh) }),
 		"sync":    do(func(string) { w.sync() }),
-		"pass": func(t *rapid.T) {
-			time.Sleep(time.Duration(rapid.IntRange(1, 8000).Draw(t, "microseconds")) * time.Microsecond)
-		},
-		"": w.check,
+		"":        w.check,
 	})
 	w.finish(t)
 }
@@ -72,6 +70,8 @@ func (w *world) judge(k string, begun time.Time, hit bool, e entry, err, ended e
 	switch {
 	case err == nil && e.Key != k:
 		w.fault("asked for %s and got %+v", k, e)
+	case errors.As(err, &h) && !h.Destroying && w.created[k].Before(begun):
+		w.fault("%v, although nobody created it", err)
 	case !w.touched[k].Before(begun) || w.held[k] > 0:
 		// anything may be said
 	case errors.As(err, &h):

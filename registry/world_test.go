@@ -20,10 +20,14 @@ type world struct {
 	rng      *rand.Rand
 	instance int                  // of the latest object; one in seven is stopped
 	backend  map[string]int       // instance by key
+	since    map[string]time.Time // when the instance was put there
 	touched  map[string]time.Time // when something about the key changed, seen from here
 	held     map[string]int       // local holds
+	created  map[string]time.Time // when a create was last going on
 	counted  map[string]entry     // what the observer was told is there
+	told     map[string]time.Time // and when
 	dead     map[int]bool         // instances that were destroyed and must never be seen again
+	spurned  map[uint64]bool      // versions that were invalidated
 	faults   []string
 }
 
@@ -62,7 +66,7 @@ func (w *world) fail() error {
 	case w.chance(3):
 		runtime.Goexit()
 	case w.chance(3):
-		time.Sleep(50 * time.Millisecond) // ignores its budget
+		time.Sleep(100 * time.Millisecond) // ignores its budget
 	}
 	return errors.New("boom")
 }
@@ -76,7 +80,7 @@ func (w *world) list(context.Context, []string) (snap snapshot, err error) {
 }
 
 func (w *world) adopt(_ context.Context, _ string, v int) (int, error) {
-	w.pause(10)
+	w.pause(40)
 	if v%7 == 0 {
 		return 0, stopped{v}
 	}
@@ -100,8 +104,10 @@ func (w *world) observe(e event) {
 			w.fault("told %+v although %+v was counted: %v", e, was, is)
 		case e.Present && w.dead[e.Value]:
 			w.fault("told %+v, which was destroyed", e)
+		case !e.Present && !e.Local && !w.spurned[e.Version] && w.backend[e.Key] > 0 && !w.since[e.Key].After(w.told[e.Key]):
+			w.fault("%+v was dropped, although it was there all the time", e)
 		}
-		w.touched[e.Key] = time.Now()
+		w.touched[e.Key], w.told[e.Key] = time.Now(), time.Now()
 		if delete(w.counted, e.Key); e.Present {
 			w.counted[e.Key] = e.Entry
 		}
@@ -116,7 +122,7 @@ func (w *world) object(k string) (v int) {
 	w.locked(func() {
 		if _, exists := w.backend[k]; !exists {
 			w.instance++
-			w.backend[k], w.touched[k] = w.instance, time.Now()
+			w.backend[k], w.since[k], w.touched[k] = w.instance, time.Now(), time.Now()
 		}
 		v = w.backend[k]
 	})
@@ -142,7 +148,9 @@ func (w *world) create(k string) {
 		if err != nil {
 			return
 		}
+		defer w.locked(func() { w.created[k] = time.Now() })
 		defer h.Cancel()
+		w.locked(func() { w.created[k] = time.Now().Add(time.Hour) })
 		w.pause(10)
 		if v := w.object(k); !w.chance(4) {
 			h.Fill(v)
@@ -178,6 +186,7 @@ func (w *world) destroy(k string) {
 
 func (w *world) invalidate(k string) {
 	if e, ok := w.r.Lookup(k); ok {
+		w.locked(func() { w.spurned[e.Version] = true })
 		w.r.Invalidate(e)
 	}
 }
