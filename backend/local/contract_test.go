@@ -30,6 +30,9 @@ func TestContract(t *testing.T) {
 
 // The same as an ordinary user, where sandboxes have no uids of their own.
 func TestContractAsAnOrdinaryUser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as TestContract again")
+	}
 	asOrdinaryUser(t, "^TestContract$")
 }
 

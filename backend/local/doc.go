@@ -10,6 +10,9 @@
 // before the next one says that it is stopped. Every step of create and destroy can be cut off: what was never finished is
 // removed at the next start, and a destroy that had begun is finished.
 //
+// The host runner has a session of its own, yet whoever ends all processes of a service ends it too: a systemd unit of the server
+// needs KillMode=process for its sandboxes to outlive a restart.
+//
 // # Confinement
 //
 // As much as the machine allows, and [Backend.Confinement] says how much that is. As root every sandbox has a uid of its own, from

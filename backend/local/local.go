@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -62,10 +63,23 @@ func Open(cfg Config) (*Backend, error) {
 		return nil, err
 	}
 	if err := b.ensure(context.Background()); err != nil {
+		err = errors.Join(err, b.retract(err))
 		b.Close()
 		return nil, err
 	}
 	return b, nil
+}
+
+// retract ends the host that this Backend has just started and may not use.
+func (b *Backend) retract(cause error) error {
+	b.mu.Lock()
+	started := b.child != 0
+	b.mu.Unlock()
+	if !started || !errors.Is(cause, ErrConfinement) {
+		return nil
+	}
+	_, err := b.down(context.Background())
+	return err
 }
 
 func open(cfg Config) (*Backend, error) {

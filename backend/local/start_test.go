@@ -239,6 +239,26 @@ func TestConfinementIsSaidAndCanBeRequired(t *testing.T) {
 	}
 }
 
+func TestAHostThatMayNotBeUsedIsNotLeftBehind(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root has all the confinement that there is")
+	}
+	dir := shortDir(t)
+	if _, err := local.Open(local.Config{StateDir: dir, RequireConfinement: true}); !errors.Is(err, local.ErrConfinement) {
+		t.Fatalf("error %v, want %v", err, local.ErrConfinement)
+	}
+	pid, err := hostOf(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for alive(pid) {
+		pause(time.Millisecond)
+	}
+}
+
 func TestTheRestAsAnOrdinaryUser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as all that was before")
+	}
 	asOrdinaryUser(t, "^Test(Confinement|Replicas|Nothing|ASandbox|DevNull|TheEnv|AnotherHome|WhatACrashed|AStartFinishes|AHost|OnlyWho|APath|Trees|ADestroy|Random).*$")
 }
