@@ -153,16 +153,16 @@ func holders(t *testing.T, l *ledger, want string) {
 
 func TestWhatTheLedgerDecidesAloneIsLogged(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
-	free := quota.Limit[claim]{Name: "free", Cost: func(claim) int64 { return 0 }}
-	l := quota.New[string](quota.Config{Logger: zap.New(core)}, host(1), tenant(5), free)
-	l.Adopt("a", claim{})
-	admitted := quota.Snapshot[string]{Since: l.Mark(), Complete: true, Has: func(string) bool { return true }}
-	frees(t, l, admitted)
+	l := quota.New[string](quota.Config{Logger: zap.New(core)}, host(1), tenant(5), memory(10))
+	l.Adopt("a", claim{mem: 10})
+	frees(t, l, quota.Snapshot[string]{Since: l.Mark(), Complete: true, Has: func(string) bool { return true }})
 	_, _ = l.Reserve("b", claim{})
 	if logs.Len() != 0 {
 		t.Fatalf("logged %v, all of it told to the caller anyway", logs.All())
 	}
-	l.Adopt("c", claim{})
+	l.Adopt("c", claim{mem: 1})
+	l.Adopt("d", claim{}) // past the memory that is used up, of which it wants none
+	l.Reconcile(quota.Snapshot[string]{Since: l.Mark(), Complete: true, Has: func(k string) bool { return k != "d" }})
 	l.Reconcile(quota.Snapshot[string]{Since: l.Mark(), Complete: true, Has: nothing})
 	var got []string
 	for _, e := range logs.All() {
@@ -170,6 +170,9 @@ func TestWhatTheLedgerDecidesAloneIsLogged(t *testing.T) {
 	}
 	want := []string{
 		"warn quota: adopted past a limit map[key: limit:host max:1 used:2]",
+		"warn quota: adopted past a limit map[key: limit:memory max:10 used:11]",
+		"warn quota: adopted past a limit map[key: limit:host max:1 used:3]",
+		"info quota: freed claims that no longer exist map[claims:1]",
 		"info quota: freed claims that no longer exist map[claims:2]",
 	}
 	if !slices.Equal(got, want) {

@@ -97,6 +97,7 @@ func TestANudgeIsKeptUntilThePauseEnds(t *testing.T) {
 		l.Pause(time.Now().Add(time.Minute))
 		l.Nudge()
 		after(time.Minute - 1)
+		l.Nudge() // once more, at the last moment
 		ran(t, n, 0)
 		after(1)
 		ran(t, n, 1)

@@ -51,6 +51,12 @@ func TestIdleAndTTLAreStrict(t *testing.T) { // R44
 		sweep.StopExpired, "expired: age 1h0m0.001s is over the lifetime of 1h0m0s")
 }
 
+func TestTheLeastTimeoutIsATimeout(t *testing.T) {
+	least := sweep.Facts{Reachable: true, Idle: 2, IdleTimeout: 1}
+	verdict(t, "idle", least, sweep.StopIdle, "idle: for 2ns, over the timeout of 1ns")
+	verdict(t, "expired", sweep.Facts{Age: 2, TTL: 1}, sweep.StopExpired, "expired: age 2ns is over the lifetime of 1ns")
+}
+
 func TestNoTimeoutMeansNever(t *testing.T) {
 	for _, none := range []time.Duration{0, -1} {
 		verdict(t, "no TTL, no timeout", with(overdue, func(f *sweep.Facts) { f.TTL, f.IdleTimeout = none, none }), sweep.Keep, "in use")

@@ -2,6 +2,8 @@ package sweep_test
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,4 +126,35 @@ func TestAMockClockDrivesTheLoop(t *testing.T) {
 	if err := <-done; err != sweep.ErrClosed {
 		t.Errorf("Run = %v", err)
 	}
+}
+
+// contexts is a clock that counts the contexts it made and that were not cancelled.
+type contexts struct {
+	clock.Clock
+	open *atomic.Int64
+}
+
+func (c contexts) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	c.open.Add(1)
+	ctx, cancel := c.Clock.WithTimeout(parent, d)
+	return ctx, sync.OnceFunc(func() { cancel(); c.open.Add(-1) })
+}
+
+func TestNoContextOutlivesItsPassOrItsSkip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Int64
+		b := newBlocked()
+		l := sweep.New(b.pass, sweep.Config{Every: time.Second, Budget: time.Hour, Clock: contexts{clock.New(), &open}})
+		running(t, l)
+		after(5 * time.Second)
+		if got := open.Load(); got != 1 {
+			t.Errorf("%d contexts are open during a pass that was met by four ticks, want 1", got)
+		}
+		l.Pause(time.Now().Add(time.Minute))
+		b.end <- fine
+		after(5 * time.Second)
+		if got := open.Load(); got != 0 {
+			t.Errorf("%d contexts are open after the pass", got)
+		}
+	})
 }
