@@ -74,8 +74,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Budget, 5*time.Second)
 	orDefault(&c.TTL, 10*time.Second)
 	orDefault(&c.FailureTTL, c.TTL)
-	orDefault(&c.Rise, 1)
-	orDefault(&c.Fall, 3)
+	orDefault(&c.Fall, 3) // Rise needs none: after a failure the streak is below 0, after a success it is at least 1
 	if c.Clock == nil {
 		c.Clock = clock.New()
 	}
