@@ -22,5 +22,5 @@ func missing(a spawn.Abilities) []string {
 // confinement says what is enforced, one sentence each. It may be called from any goroutine.
 func (h *host) confinement() []string {
 	out := h.spawner.Abilities().Sentences()
-	return append(out, "CPU is not limited; memory is limited for each process, and only where a sandbox asks for it.")
+	return append(out, "CPU is not limited, and memory only where a sandbox asks for it")
 }
