@@ -69,7 +69,7 @@ func (r *Registry[K, V]) Take(k K) (*Hold[K, V], error) {
 	}
 	rec := r.load(k)
 	if rec == nil {
-		return nil, fmt.Errorf("%w: %v", ErrNotFound, k)
+		return nil, &absentError[K]{k}
 	}
 	h := r.holdLocked(k, rec)
 	h.local, h.took = true, true

@@ -43,6 +43,12 @@ var (
 	ErrNotAdoptable = errors.New("registry: not adoptable")
 )
 
+// absentError is ErrNotFound for a key. Its text is made when it is read: most callers only ask what it is.
+type absentError[K comparable] struct{ key K }
+
+func (e *absentError[K]) Error() string { return fmt.Sprintf("%v: %v", ErrNotFound, e.key) }
+func (e *absentError[K]) Unwrap() error { return ErrNotFound }
+
 const (
 	defaultBudget = 15 * time.Second
 	defaultGrace  = 30 * time.Second

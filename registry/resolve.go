@@ -127,7 +127,7 @@ func (r *Registry[K, V]) apply(ctx context.Context, k K, l *listing[K, V], rd *r
 	for {
 		v := r.judge(k, l, rd)
 		if v.victim != nil && r.drop(v.victim) {
-			return finding[K, V]{err: fmt.Errorf("%w: %v", ErrNotFound, k)}
+			return finding[K, V]{err: &absentError[K]{k}}
 		}
 		if v.victim != nil {
 			continue
@@ -188,11 +188,11 @@ func (r *Registry[K, V]) judge(k K, l *listing[K, V], rd *reader) (v verdict[K, 
 		if listed {
 			r.stats.Fenced++
 		}
-		v.err = fmt.Errorf("%w: %v", ErrNotFound, k)
+		v.err = &absentError[K]{k}
 	case listed:
 		v.flight, v.starts, v.err = r.flightLocked(k, value, l.seq, rd)
 	case l.tells():
-		v.err = fmt.Errorf("%w: %v", ErrNotFound, k)
+		v.err = &absentError[K]{k}
 	default:
 		v.err = fmt.Errorf("%w: %v is not in the list, which was incomplete", ErrUnavailable, k)
 	}
