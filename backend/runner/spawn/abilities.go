@@ -10,6 +10,7 @@ type Abilities struct {
 	Subreaper    bool
 	Marks        bool // a group of its own for each process tree
 	SignalScope  bool // signals from inside stay inside
+	NoTCPBind    bool // neither TCP nor multipath TCP ports can be bound
 	ProcessLimit bool // rlimits hold from the first instruction on
 }
 
@@ -22,7 +23,7 @@ func (a Abilities) Sentences() []string {
 		choose(a.UIDs, "each sandbox has a uid of its own", "sandboxes share the uid of this process"),
 		choose(a.NoNewPrivs, "privileges cannot be gained", "privileges can be gained by setuid programs"),
 		a.files(),
-		choose(a.LandlockABI >= 4, "no TCP port can be bound", "TCP ports can be bound"),
+		choose(a.NoTCPBind, "no TCP port can be bound", "TCP ports can be bound"),
 		choose(a.SignalScope, "signals and abstract sockets do not leave a sandbox", a.unscoped()),
 		a.limits(),
 		a.trees(),

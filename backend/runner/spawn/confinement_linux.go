@@ -2,6 +2,7 @@ package spawn
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -10,9 +11,8 @@ import (
 )
 
 const (
-	idleAfter    = 5 * time.Second // how long a cell outlives the last process of its sandbox
-	idleAtMost   = 5 * time.Minute // the look for processes left behind is repeated ever more rarely, up to this
-	keptCellsMax = 2000            // threads of this process; the runtime dies at 10,000
+	idleAfter  = 5 * time.Second // how long a cell outlives the last process of its sandbox
+	idleAtMost = 5 * time.Minute // the look for processes left behind is repeated ever more rarely, up to this
 )
 
 // Confinement is the prepared confinement of one sandbox and the handle on all of its processes. It is safe for concurrent use.
@@ -42,12 +42,15 @@ func (s *Spawner) Confine(l Limits) (*Confinement, error) {
 	if own && !s.able.UIDs {
 		return nil, fmt.Errorf("spawn: confine %s: uid %d: %w", l.Name, l.UID, os.ErrPermission)
 	}
+	if l.UID == nobodyUID || l.UID == math.MaxUint32 || l.GID == math.MaxUint32 {
+		return nil, fmt.Errorf("spawn: confine %s: uid %d, gid %d: %w", l.Name, l.UID, l.GID, os.ErrInvalid)
+	}
 	if st, err := os.Stat(l.Home); err != nil || !st.IsDir() {
 		return nil, fmt.Errorf("spawn: confine %s: home %q is not a directory: %w", l.Name, l.Home, orNotExist(err))
 	}
 	set, err := s.landlock.ruleset(l.Home, l.ReadOnly)
 	if err != nil {
-		return nil, fmt.Errorf("confine %s: %w", l.Name, err)
+		return nil, fmt.Errorf("spawn: confine %s: %w", l.Name, err)
 	}
 	if set != nil {
 		set.Close() // made again whenever the sandbox gets a cell, so that an idle one holds no descriptor

@@ -18,6 +18,8 @@ const (
 	fsDevices = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
 	fsABI1    = unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1 // every right up to the last one of ABI 1
 
+	noRoot = 1<<0 | 1<<1 // SECBIT_NOROOT and its lock: uid 0 means nothing to exec
+
 	errataSignalScope = 1 << 1 // kernel erratum 2: threads of one process may signal each other whatever their domains
 )
 
@@ -83,12 +85,12 @@ func (l *landlock) share(path string, access uint64) error {
 func (l *landlock) open(path string, access uint64) (rule, error) {
 	f, err := os.OpenFile(path, unix.O_PATH, 0)
 	if err != nil {
-		return rule{}, fmt.Errorf("spawn: landlock: %w", err)
+		return rule{}, fmt.Errorf("landlock: %w", err)
 	}
 	st, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return rule{}, fmt.Errorf("spawn: landlock: %w", err)
+		return rule{}, fmt.Errorf("landlock: %w", err)
 	}
 	if !st.IsDir() {
 		access &= fsFile // the kernel refuses a right on directories for a file
@@ -143,7 +145,7 @@ func (l *landlock) create() (*os.File, error) {
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
-		return nil, fmt.Errorf("spawn: landlock: create ruleset: %w", errno)
+		return nil, fmt.Errorf("landlock: create ruleset: %w", errno)
 	}
 	return os.NewFile(fd, "landlock ruleset"), nil
 }
@@ -176,21 +178,29 @@ func add(set *os.File, r rule) error {
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: r.access, Parent_fd: int32(r.path.Fd())}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, set.Fd(), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {
-		return fmt.Errorf("spawn: landlock: allow %s: %w", r.path.Name(), errno)
+		return fmt.Errorf("landlock: allow %s: %w", r.path.Name(), errno)
 	}
 	return nil
 }
 
-// enter confines the calling thread for good: no new privileges, and the ruleset if there is one.
+// enter confines the calling thread for good: no new privileges, root without its capabilities once it executes something, and the
+// ruleset if there is one.
 func enter(set *os.File) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("spawn: no new privileges: %w", err)
+		return fmt.Errorf("no new privileges: %w", err)
+	}
+	// EPERM says that this process has not got the capability to give up capabilities: then it has hardly any.
+	if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("give up capabilities: %w", err)
+	}
+	if _, err := denyMPTCP(); err != nil {
+		return err
 	}
 	if set == nil {
 		return nil
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, set.Fd(), 0, 0); errno != 0 {
-		return fmt.Errorf("spawn: landlock: restrict: %w", errno)
+		return fmt.Errorf("landlock: restrict: %w", errno)
 	}
 	return nil
 }

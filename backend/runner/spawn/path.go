@@ -18,4 +18,3 @@ func pathOf(env []string) string {
 	}
 	return path
 }
-

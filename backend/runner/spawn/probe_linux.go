@@ -18,6 +18,8 @@ func probe(l *landlock) Abilities {
 			a.UIDs, a.Marks = probeIdentity()
 		}
 		probeStopped(l, &a)
+		filtered, err := denyMPTCP() // last: it is for good
+		a.NoTCPBind = l.abi >= 4 && filtered && err == nil
 		results <- a
 	})
 	return <-results

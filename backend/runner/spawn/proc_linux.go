@@ -17,8 +17,8 @@ type task struct {
 	uid                  uint32
 	groups               []uint32
 	born                 uint64 // start time in ticks since boot: with pid it is an identity; 0 when not asked for
-	ended                bool   // a zombie, all threads gone
-	stopped              bool
+	state                byte
+	ended                bool // a zombie, all threads gone
 }
 
 // pids lists all processes but this one.
@@ -80,7 +80,6 @@ func (r *reader) task(pid int) (t task, ok bool, err error) {
 // parseStatus reads the lines it needs of /proc/PID/status. A name cannot forge a line: line feeds in it are escaped.
 func parseStatus(data []byte) task {
 	var t task
-	var state byte
 	threads := 0
 	for line := range bytes.Lines(data) {
 		key, value, _ := bytes.Cut(line, []byte(":"))
@@ -91,7 +90,7 @@ func parseStatus(data []byte) task {
 		last := number(fields[len(fields)-1])
 		switch string(key) {
 		case "State":
-			state = fields[0][0]
+			t.state = fields[0][0]
 		case "PPid":
 			t.ppid = last
 		case "Uid":
@@ -109,8 +108,7 @@ func parseStatus(data []byte) task {
 		}
 	}
 	// The first thread of a process may be gone while others run: the process then reads Z and is very much alive.
-	t.ended = (state == 'Z' || state == 'X') && threads <= 1
-	t.stopped = state == 'T'
+	t.ended = (t.state == 'Z' || t.state == 'X') && threads <= 1
 	return t
 }
 

@@ -7,6 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const insistAfter = 64 // attempts to find no start under way
+
 // reapLoop collects ended children. Signals merge, so each one is only a hint to look at all of them.
 func (s *Spawner) reapLoop() {
 	defer s.reaper.Done()
@@ -50,14 +52,30 @@ func (s *Spawner) reapAll() {
 			p.tryReap()
 			continue
 		}
-		s.starts.Lock()
-		if p := s.process(pid); p != nil {
-			p.tryReap()
-		} else {
+		if !s.lockStarts() {
+			s.reapOwn() // the unknown child hides the others; the end of the start wakes us
+			return
+		}
+		if s.process(pid) == nil {
 			wait(pid)
 		}
 		s.starts.Unlock()
 	}
+}
+
+// lockStarts keeps starts out if none is under way. It insists only after many attempts in vain: one start that hangs must not hold up
+// the others, and many that follow each other must not let orphans pile up.
+func (s *Spawner) lockStarts() bool {
+	if s.starts.TryLock() {
+		s.refused = 0
+		return true
+	}
+	if s.refused++; s.refused < insistAfter {
+		return false
+	}
+	s.refused = 0
+	s.starts.Lock()
+	return true
 }
 
 func (s *Spawner) process(pid int) *Process {

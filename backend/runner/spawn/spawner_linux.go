@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"time"
 
 	"github.com/benbjohnson/clock"
 	"go.uber.org/zap"
@@ -19,6 +20,7 @@ type Spawner struct {
 	able     Abilities
 	landlock *landlock
 	marks    *marks
+	patience time.Duration // for a child between fork and exec
 
 	// starts is read-held from before a fork until its child is in procs, and write-held to decide that a child is nobody's. It is
 	// taken before mu.
@@ -27,6 +29,7 @@ type Spawner struct {
 	mu    sync.Mutex       // guards the fields below
 	procs map[int]*Process // started and not reaped yet, by pid
 
+	refused int           // of the reaper alone: attempts in vain to find no start under way
 	wake    chan struct{} // capacity 1: look for ended children
 	signals chan os.Signal
 	stop    chan struct{}
@@ -37,7 +40,7 @@ type Spawner struct {
 // New returns a Spawner, having tried out what this machine allows. Its one goroutine ends with Close.
 func New(cfg Config) (*Spawner, error) {
 	s := &Spawner{
-		reap: cfg.Reap, clk: cfg.Clock, log: cfg.Logger,
+		patience: startPatience, reap: cfg.Reap, clk: cfg.Clock, log: cfg.Logger,
 		procs: map[int]*Process{}, wake: make(chan struct{}, 1), signals: make(chan os.Signal, 1), stop: make(chan struct{}),
 	}
 	if s.clk == nil {
@@ -48,7 +51,7 @@ func New(cfg Config) (*Spawner, error) {
 	}
 	var err error
 	if s.landlock, err = newLandlock(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("spawn: %w", err)
 	}
 	s.able = probe(s.landlock)
 	if s.able.Marks {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,15 +43,15 @@ func (c *Confinement) start(cmd Command) (*Process, error) {
 	if doErr := c.insideLocked(func() { err = c.fork(p, paths, cmd) }); doErr != nil {
 		err = doErr
 	}
+	c.s.lookAgain()
 	if err != nil {
 		c.s.marks.release(p.mark)
 		return nil, err
 	}
-	c.s.lookAgain()
 	return p, nil
 }
 
-// lookAgain has children looked for that ended before they were entered.
+// lookAgain has children looked for that ended while a start was under way.
 func (s *Spawner) lookAgain() {
 	select {
 	case s.wake <- struct{}{}:
@@ -62,6 +63,9 @@ func (s *Spawner) lookAgain() {
 func (c *Confinement) fork(p *Process, paths []string, cmd Command) error {
 	c.s.starts.RLock()
 	defer c.s.starts.RUnlock()
+	c.giveStreams(cmd)
+	patience := time.AfterFunc(c.s.patience, c.s.killStuck)
+	defer patience.Stop()
 	pid, err := forkFirst(paths, cmd.Argv, c.attr(p, cmd))
 	if err != nil {
 		return err
@@ -74,6 +78,20 @@ func (c *Confinement) fork(p *Process, paths []string, cmd Command) error {
 	p.pid = pid
 	c.remember(p)
 	return nil
+}
+
+// giveStreams makes the sandbox the owner of the pipes it is given, so that it may open /dev/stdout and /dev/stderr again by name.
+func (c *Confinement) giveStreams(cmd Command) {
+	if !c.ownUID {
+		return
+	}
+	me := c.identity()
+	for _, f := range []*os.File{cmd.Stdin, cmd.Stdout, cmd.Stderr} {
+		var fs unix.Statfs_t
+		if unix.Fstatfs(int(f.Fd()), &fs) == nil && fs.Type == unix.PIPEFS_MAGIC {
+			_ = unix.Fchown(int(f.Fd()), int(me.uid), int(me.gid)) // refused: they can be written to all the same
+		}
+	}
 }
 
 // forkFirst executes the first of paths that can be, as execvp(3) would: one that may not be executed is remembered, not final.

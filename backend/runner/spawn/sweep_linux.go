@@ -107,7 +107,7 @@ func (c *Confinement) frozenLocked(before []task, f func() error) error {
 	tasks, listErr := c.insidersLocked()
 	stopped := map[int]bool{}
 	for _, t := range before {
-		stopped[t.pid] = t.stopped
+		stopped[t.pid] = t.state == 'T'
 	}
 	var r reader
 	for _, t := range tasks {
