@@ -153,8 +153,8 @@ func (l *Loop) skip() (inRow uint64, since time.Time) {
 	return l.skips, l.stats.LastStart
 }
 
-// startNudged starts the pass that Nudge asked for. If a pause holds it, held fires when the pause ends; stop frees held.
-func (l *Loop) startNudged(ctx context.Context) (held <-chan time.Time, stop func()) {
+// startNudged starts the pass that Nudge asked for; if a pause holds it, it returns a channel that fires when the pause ends.
+func (l *Loop) startNudged(ctx context.Context) <-chan time.Time {
 	now := l.cfg.Clock.Now()
 	l.mu.Lock()
 	nudged, wait := l.nudged, l.paused.Sub(now)
@@ -162,12 +162,11 @@ func (l *Loop) startNudged(ctx context.Context) (held <-chan time.Time, stop fun
 	switch {
 	case !nudged:
 	case wait > 0:
-		t := l.cfg.Clock.Timer(wait)
-		return t.C, func() { t.Stop() }
+		return l.cfg.Clock.After(wait)
 	default:
 		_, _ = l.begin(ctx) // refused while a pass runs: its end wakes Run again
 	}
-	return nil, func() {}
+	return nil
 }
 
 // signal wakes Run.

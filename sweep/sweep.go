@@ -110,23 +110,19 @@ func (l *Loop) Run(ctx context.Context) error {
 	tick := l.cfg.Clock.Timer(l.period())
 	defer tick.Stop()
 	for {
-		held, stop := l.startNudged(ctx)
 		select {
 		case <-ctx.Done():
-			stop()
 			l.wait()
 			return context.Cause(ctx)
 		case <-l.closing:
-			stop()
 			l.wait()
 			return ErrClosed
 		case <-tick.C:
 			tick.Reset(l.period())
 			l.tick(ctx)
-		case <-held:
+		case <-l.startNudged(ctx): // a pause has ended
 		case <-l.wake:
 		}
-		stop()
 	}
 }
 

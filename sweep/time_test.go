@@ -2,6 +2,7 @@ package sweep_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,14 +111,17 @@ func TestAPassOverItsBudgetThatFailsIsLogged(t *testing.T) {
 
 func TestAMockClockDrivesTheLoop(t *testing.T) {
 	mock := clock.NewMock()
-	begun := make(chan time.Time)
+	begun := make(chan time.Time, 1)
 	l := sweep.New(func(context.Context) error { begun <- mock.Now(); return nil }, sweep.Config{Clock: mock})
 	l.Nudge()
 	done := make(chan error)
 	go func() { done <- l.Run(context.Background()) }()
-	<-begun // the ticker is set by now
+	<-begun // so that the ticker is set
 	for i := range 3 {
-		go mock.Add(time.Minute)
+		for l.Stats().Running {
+			runtime.Gosched()
+		}
+		mock.Add(time.Minute)
 		if got, want := <-begun, time.Unix(0, 0).Add(time.Duration(i+1)*time.Minute); !got.Equal(want) {
 			t.Errorf("pass %d began at %v, want %v", i+1, got, want)
 		}
@@ -125,6 +129,9 @@ func TestAMockClockDrivesTheLoop(t *testing.T) {
 	l.Close()
 	if err := <-done; err != sweep.ErrClosed {
 		t.Errorf("Run = %v", err)
+	}
+	if end := mock.Now(); !mock.WaitForAllTimers().Equal(end) {
+		t.Error("a timer has outlived Run and its passes")
 	}
 }
 
