@@ -30,6 +30,9 @@ func (c *Confinement) Start(cmd Command) (*Process, error) {
 }
 
 func (c *Confinement) start(cmd Command) (*Process, error) {
+	if strings.ContainsRune(cmd.Argv[0], 0) {
+		return nil, unix.EINVAL
+	}
 	paths, err := candidates(cmd, c.identity())
 	if err != nil {
 		return nil, err
