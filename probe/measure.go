@@ -12,7 +12,7 @@ import (
 // result before it returns, so that nobody comes between the two.
 func (p *Probe[T]) measure() (any, error) {
 	if !p.begin() {
-		return nil, ErrClosed
+		return p.Peek(), ErrClosed
 	}
 	defer p.work.Done()
 	if last := p.last.Load(); p.fresh(last) {
@@ -23,7 +23,7 @@ func (p *Probe[T]) measure() (any, error) {
 	out := p.bounded(start)
 	r, before, ok := p.settle(start, out)
 	if !ok {
-		return nil, ErrClosed
+		return p.Peek(), ErrClosed
 	}
 	if before != r.State {
 		p.cfg.Logger.Info("probe state changed", zap.Stringer("from", before), zap.Stringer("to", r.State), zap.Error(r.Err))

@@ -143,9 +143,6 @@ func (p *Probe[T]) Get(ctx context.Context) (Result[T], error) {
 	if err := ctx.Err(); err != nil {
 		return p.Peek(), err
 	}
-	if p.base.Err() != nil {
-		return p.Peek(), ErrClosed
-	}
 	leads := false
 	done := p.flight.DoChan("", func() (any, error) {
 		leads = true
@@ -156,31 +153,21 @@ func (p *Probe[T]) Get(ctx context.Context) (Result[T], error) {
 		if res.Err == nil && !leads {
 			p.joined.Add(1)
 		}
-		return p.answer(res)
+		return res.Val.(Result[T]), res.Err
 	case <-p.base.Done():
 		return p.Peek(), ErrClosed
 	case <-ctx.Done():
 	}
 	select {
 	case res := <-done: // what is there is not thrown away because ctx ended too
-		return p.answer(res)
+		return res.Val.(Result[T]), res.Err
 	default:
 		return p.Peek(), ctx.Err()
 	}
 }
 
-func (p *Probe[T]) answer(res singleflight.Result) (Result[T], error) {
-	if res.Err != nil {
-		return p.Peek(), res.Err
-	}
-	return res.Val.(Result[T]), nil
-}
-
 // fresh says whether k is believed now. A result from the future, after the clock was set back, is not.
 func (p *Probe[T]) fresh(k *kept[T]) bool {
-	if k.ttl < 0 {
-		return false
-	}
 	age := p.cfg.Clock.Since(k.At)
 	return age >= 0 && age < k.ttl
 }
