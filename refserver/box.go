@@ -100,12 +100,22 @@ func (s *Server) observe(ev registry.Event[string, *box]) {
 	}
 	if ev.Present {
 		s.led.Adopt(ev.Key, claimOf(ev.Value.Spec))
-		s.doubts.settle(ev.Key)
+		s.doubts.settle(ev.Value.Ref)
 		return
 	}
-	if t, ok := s.led.Get(ev.Key); ok {
-		t.Release()
+	if tok, ok := s.led.Get(ev.Key); ok {
+		s.uncount(tok, ev.Value.Ref)
 	}
+}
+
+// uncount frees what an instance counted that has ended, unless another one of its id is in doubt.
+func (s *Server) uncount(tok token, ref backend.Ref) {
+	s.doubts.settle(ref)
+	if s.doubts.about(ref.ID) {
+		tok.Live()
+		return
+	}
+	tok.Release()
 }
 
 // open returns sb ready for requests: its runner has answered for this very sandbox.

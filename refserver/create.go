@@ -100,7 +100,6 @@ func (s *Server) create(ctx context.Context, spec backend.Spec) (*box, error) {
 		return nil, s.unopened(ctx, tok, sb, err)
 	}
 	tok.Live()
-	s.doubts.settle(spec.ID)
 	h.Fill(b)
 	return b, nil
 }
@@ -144,7 +143,7 @@ func (s *Server) reserve(spec backend.Spec) (token, error) {
 	switch {
 	case !isDuplicate:
 		return tok, err
-	case s.doubts.has(spec.ID):
+	case s.doubts.about(spec.ID):
 		return s.led.Adopt(spec.ID, claimOf(spec)), nil
 	default:
 		return token{}, duplicate(spec.ID, stateCreating, d)
@@ -162,7 +161,7 @@ func (s *Server) uncreated(ctx context.Context, tok token, ref backend.Ref, err 
 	}
 	out, undoErr := s.be.Stop(ctx, ref)
 	if out != backend.Stopped { // gone so far, but the engine may still be at it
-		s.keepCounted(tok, ref.ID)
+		s.keepCounted(tok, ref)
 	}
 	return s.createFailed(ref.ID, out, errors.Join(err, undoErr))
 }
@@ -175,14 +174,14 @@ func (s *Server) unopened(ctx context.Context, tok token, sb backend.Sandbox, er
 	}
 	out, undoErr := undo(ctx, sb.Ref)
 	if out == backend.Unknown {
-		s.keepCounted(tok, sb.ID)
+		s.keepCounted(tok, sb.Ref)
 	}
 	return s.createFailed(sb.ID, out, errors.Join(err, undoErr))
 }
 
 // keepCounted leaves tok to the lists to come: one of them adopts the sandbox, or in the end frees what it counts.
-func (s *Server) keepCounted(tok token, id string) {
-	s.doubts.raise(id)
+func (s *Server) keepCounted(tok token, ref backend.Ref) {
+	s.doubts.raise(ref)
 	tok.Live()
 }
 

@@ -78,8 +78,7 @@ func (s *Server) teardown(ctx context.Context, id string, ifIdle bool) (backend.
 	if out == backend.Unknown {
 		return out, unknownOutcome(id, wire.CodeDestroyFailed, err)
 	}
-	tok.Release() // before the hold ends, or a create of id would meet a count of nothing
-	s.doubts.settle(id)
+	s.uncount(tok, b.Ref)           // before the hold ends, or a create of id would meet a count of nothing
 	s.joins.Forget(teardownKey(id)) // nor may a destroy of what is created next join this one
 	h.Release()
 	return out, nil
@@ -108,7 +107,7 @@ func (s *Server) halt(ctx context.Context, h *hold, b *box) (backend.Outcome, er
 	if out == backend.Unknown {
 		return out, unknownOutcome(b.ID, wire.CodeStopFailed, err)
 	}
-	tok.Release()
+	s.uncount(tok, b.Ref)
 	h.Release()
 	return out, nil
 }

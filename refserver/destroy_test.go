@@ -2,14 +2,12 @@ package refserver_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/memory"
-	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/refserver"
 )
 
@@ -190,68 +188,6 @@ func TestStoppedSandboxesAreDestroyedToo(t *testing.T) {
 		}
 		w.destroy("a").want(t, 200, "")
 		w.get("a").want(t, 404, "not_found")
-	})
-}
-
-func TestIfIdleSparesWhatIsBusyOrCannotBeAsked(t *testing.T) { // R31
-	for _, c := range []struct {
-		name string
-		make func(w *world)
-		why  string
-	}{
-		{"process", func(w *world) { w.runner.set("a", wire.Activity{Running: 1}) }, "1 processes"},
-		{"request_elsewhere", func(w *world) { w.runner.set("a", wire.Activity{Pins: 1}) }, "1 requests"},
-		{"runner_silent", func(w *world) { w.runner.deafen("a", true) }, "could not be asked"},
-		{"runner_forgot", func(w *world) { w.runner.end(backend.Ref{ID: "a"}) }, "could not be asked"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
-				w.create("a")
-				c.make(w)
-				got := w.do("DELETE", "/v1/sandboxes/a?if_idle=1", "").want(t, 409, "busy")
-				if !strings.Contains(got.str("error"), c.why) {
-					t.Errorf("answered %s, want it to say %q", got.raw, c.why)
-				}
-				if n := w.engine.Calls("destroy"); n != 0 {
-					t.Errorf("destroyed %d times", n)
-				}
-				if w.srv.Len() != 1 || w.srv.Used("host", "") != 1 {
-					t.Error("the sandbox was let go of")
-				}
-				w.runner.deafen("a", false)
-				w.runner.set("a", wire.Activity{})
-				w.do("DELETE", "/v1/sandboxes/a?if_idle=1", "").want(t, 200, "")
-			})
-		})
-	}
-}
-
-func TestIfIdleSeesARequestThatIsUnderWayHere(t *testing.T) { // R31
-	inBubble(t, func(t *testing.T, w *world) {
-		w.create("a")
-		hang := make(chan struct{})
-		w.runner.handle(hangUntil(hang))
-		running := w.later("POST", "/v1/sandboxes/a/exec", `{"cmd":"sleep 9"}`)
-		synctest.Wait()
-		w.do("DELETE", "/v1/sandboxes/a?if_idle=1", "").want(t, 409, "busy")
-		close(hang)
-		(<-running).want(t, 200, "")
-		w.do("DELETE", "/v1/sandboxes/a?if_idle=1", "").want(t, 200, "")
-	})
-}
-
-func TestAPlainDestroyThatJoinedOneForIdleSandboxesIsNotRefusedAsBusy(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		w.create("a")
-		w.runner.set("a", wire.Activity{Running: 1})
-		asked := w.runner.holdActivity()
-		gentle := w.later("DELETE", "/v1/sandboxes/a?if_idle=1", "")
-		<-asked.came
-		plain := w.later("DELETE", "/v1/sandboxes/a", "")
-		synctest.Wait()
-		asked.release()
-		(<-gentle).want(t, 409, "busy")
-		(<-plain).want(t, 200, "")
 	})
 }
 

@@ -54,6 +54,3 @@ func (s *Server) Routes(id, process string) (all []Route) {
 	}
 	return all
 }
-
-// InDoubt says whether a create of id had no certain end yet.
-func (s *Server) InDoubt(id string) bool { return s.doubts.has(id) }

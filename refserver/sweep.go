@@ -49,28 +49,29 @@ func (s *Server) reconcile(ctx context.Context) error {
 		return err
 	}
 	s.led.Reconcile(quota.Snapshot[string]{
-		Since: mark, Complete: rep.Complete, Has: func(id string) bool { return rep.Has(id) || s.doubts.has(id) },
+		Since: mark, Complete: rep.Complete, Has: func(id string) bool { return rep.Has(id) || s.doubts.about(id) },
 	})
-	for id, b := range rep.Items {
+	for _, b := range rep.Items {
 		if !b.Running {
-			s.uncount(id)
+			s.uncountStopped(b.Ref)
 		}
 	}
 	return err
 }
 
-// uncount frees what a stopped sandbox still counts since a resume of it had no certain end. Whoever holds the id owns that count.
-func (s *Server) uncount(id string) {
-	if _, counted := s.led.Get(id); !counted || s.doubts.has(id) {
+// uncountStopped frees what a stopped sandbox still counts since a resume of it had no certain end. Whoever holds the id owns
+// that count.
+func (s *Server) uncountStopped(ref backend.Ref) {
+	if _, counted := s.led.Get(ref.ID); !counted || s.doubts.about(ref.ID) {
 		return
 	}
-	h, err := s.reg.Hold(id)
+	h, err := s.reg.Hold(ref.ID)
 	if err != nil {
 		return // registered, or in other hands
 	}
 	defer h.Cancel()
-	if tok, ok := s.led.Get(id); ok {
-		tok.Release()
+	if tok, ok := s.led.Get(ref.ID); ok {
+		s.uncount(tok, ref)
 	}
 }
 
@@ -90,7 +91,7 @@ func (s *Server) reap(ctx context.Context, e entry, v sweep.Verdict) (bool, erro
 	}
 	if v == sweep.Drop {
 		if tok, ok := s.led.Get(e.Key); ok {
-			tok.Release()
+			s.uncount(tok, b.Ref)
 		}
 		return h.Release(), nil
 	}
