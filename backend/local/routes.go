@@ -72,12 +72,13 @@ func (h *host) change(w http.ResponseWriter, r *http.Request) {
 	reply(w, outcomeAnswer{out.String()}, err)
 }
 
+// note logs what was done. Only what nobody can explain to the caller is worth a line of a log that nobody prunes.
 func (h *host) note(verb, id, outcome string, err error) {
-	if err != nil {
+	if err != nil && kindOf(err).err == nil {
 		h.log.Warn(verb, zap.String("id", id), zap.Error(err))
 		return
 	}
-	h.log.Info(verb, zap.String("id", id), zap.String("outcome", outcome))
+	h.log.Debug(verb, zap.String("id", id), zap.String("outcome", outcome), zap.Error(err))
 }
 
 func (h *host) info() info {
