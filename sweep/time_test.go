@@ -54,6 +54,20 @@ func TestAStallOfManyPeriodsGivesOneTick(t *testing.T) { // R41
 	})
 }
 
+func TestCloseWaitsForARunThatIsBusyLogging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := sweep.New(func(ctx context.Context) error { <-ctx.Done(); return nil },
+			sweep.Config{Every: time.Second, Budget: time.Hour, Logger: zap.New(stall{zapcore.NewNopCore()})})
+		start := time.Now()
+		go func() { _ = l.Run(context.Background()) }()
+		after(3 * time.Second) // a tick at 1 s; at 2 s a skip, whose warning takes until 7.5 s
+		l.Close()
+		if took := time.Since(start); took != 7500*time.Millisecond {
+			t.Errorf("Close returned after %v, want 7.5s", took)
+		}
+	})
+}
+
 func TestJitterKeepsEachWaitWithinItsBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Time
