@@ -1,0 +1,100 @@
+package runner_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+)
+
+// stuckClient is a client that takes nothing until it is let go.
+type stuckClient struct {
+	*httptest.ResponseRecorder
+	writing chan struct{} // closed by the first write
+	letGo   chan struct{}
+}
+
+func (c *stuckClient) Write(b []byte) (int, error) {
+	close(c.writing)
+	<-c.letGo
+	return c.ResponseRecorder.Write(b)
+}
+
+func TestARemoveThatFailedCanBeRepeated(t *testing.T) { // R83
+	w := newWorld(t)
+	w.ok("PUT", "/files/write?path=f", "content", nil)
+	client := &stuckClient{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.server.Handler().ServeHTTP(client, httptest.NewRequest("GET", "/v1/sandboxes/a/files/read?path=f", nil))
+	}()
+	<-client.writing
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := w.server.Remove(ctx, "a"); err == nil || !strings.Contains(err.Error(), "requests under way") {
+		t.Errorf("with a request that goes on: %v", err)
+	}
+	w.refused("POST", "/exec", wire.StartRequest{Cmd: argv("true")}, 404, wire.CodeSandboxGone)
+	if _, known := w.server.Activity("a"); !known {
+		t.Error("the sandbox was forgotten")
+	}
+	close(client.letGo)
+	<-over
+	must(t, w.server.Remove(t.Context(), "a"))
+	if _, known := w.server.Activity("a"); known {
+		t.Error("the sandbox was not forgotten")
+	}
+	w.refused("POST", "/exec", wire.StartRequest{Cmd: argv("true")}, 404, wire.CodeNotFound)
+	if got := client.Body.String(); got != "content" || client.Code != http.StatusOK {
+		t.Errorf("the request ended with %d %q", client.Code, got)
+	}
+}
+
+func TestCloseKillsAndEndsStreams(t *testing.T) {
+	w := newWorld(t)
+	e := w.stream("POST", "/exec", wire.StartRequest{Cmd: argv("sleep", "1000")})
+	e.next()
+	w.server.Close()
+	if last := e.rest().last; last.Event != wire.EventExit || last.Signal == nil {
+		t.Errorf("last event %+v", last)
+	}
+}
+
+func TestNothingIsLeftOfWhatHasEnded(t *testing.T) {
+	w := newWorld(t)
+	w.sh("true") // what is made once
+	w.ok("PUT", "/files/write?path=f", "x", nil)
+	w.http.CloseIdleConnections()
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	for range 10 {
+		w.sh("echo out; echo err >&2; exit 1")
+		w.exec(wire.StartRequest{Cmd: argv("true"), Stdin: ptr(strings.Repeat("x", 1<<20)), Timeout: 100})
+		w.refused("POST", "/exec", wire.StartRequest{Cmd: argv("no-such-command"), Stdin: ptr("x")}, 400, wire.CodeCannotStart)
+		w.refused("POST", "/exec", wire.StartRequest{Cmd: argv("true"), Cwd: "nowhere"}, 400, wire.CodeNotFound)
+		e := w.stream("POST", "/exec", wire.StartRequest{Cmd: argv("sleep", "1000"), KillOnDisconnect: true})
+		e.next()
+		e.close()
+		s := w.started(wire.StartRequest{Cmd: argv("cat")})
+		w.stream("GET", "/processes/"+s.ID+"/output?follow=1", nil).close()
+		w.ok("POST", "/processes/"+s.ID+":kill", nil, nil)
+		w.download("path=f")
+	}
+	w.eventually("goroutines and open files are as many as before", func() bool {
+		w.http.CloseIdleConnections()
+		return runtime.NumGoroutine() <= goroutines && openFiles(t) <= files
+	})
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	return len(entries)
+}
