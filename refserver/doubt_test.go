@@ -70,7 +70,7 @@ func TestACreateWithoutAnAnswerIsUnknownAndALaterListDecides(t *testing.T) { // 
 			w.destroy("a").want(t, 200, "")
 			sweep(w)
 			w.do("POST", "/v1/sandboxes", `{"id":"b"}`).want(t, 429, "quota_exceeded") // the first may still come
-			time.Sleep(time.Minute)
+			time.Sleep(61 * time.Second)
 			w.get("a").want(t, 200, "")
 			w.destroy("a").want(t, 200, "")
 			w.create("b")
