@@ -21,9 +21,11 @@ func tenantOf(c claim) string { return c.tenant }
 func memOf(c claim) int64     { return c.mem }
 
 func host(most int64) quota.Limit[claim] { return quota.Limit[claim]{Name: "host", Max: most} }
+
 func tenant(most int64) quota.Limit[claim] {
 	return quota.Limit[claim]{Name: "tenant", Max: most, Key: tenantOf}
 }
+
 func memory(most int64) quota.Limit[claim] {
 	return quota.Limit[claim]{Name: "memory", Max: most, Cost: memOf}
 }

@@ -133,7 +133,7 @@ func (l *Loop) end(r *run, returned bool) {
 
 // tick starts a pass, or counts that one runs.
 func (l *Loop) tick(ctx context.Context) {
-	if _, err := l.begin(ctx); err != ErrRunning { //nolint:errorlint // a pause is ErrRunning to errors.Is, but not a skip
+	if _, err := l.begin(ctx); err != ErrRunning { // not errors.Is, to which a pause is ErrRunning too
 		return
 	}
 	now := l.cfg.Clock.Now()
