@@ -150,6 +150,9 @@ func TestDecodeJSONTellsTooLargeFromMalformed(t *testing.T) { // R54
 			if v != (named{}) {
 				t.Errorf("a refused body gave %+v", v)
 			}
+			if err == nil || err.Error() != c.text {
+				t.Errorf("err = %v, want %s", err, c.text)
+			}
 			if !l.Refuse(w, r, err) {
 				t.Fatalf("%v is not refused", err)
 			}

@@ -147,6 +147,23 @@ func TestADeclaredLengthIsNotBelieved(t *testing.T) {
 	}
 }
 
+func TestADeclaredLengthSavesTheGrowing(t *testing.T) {
+	body := `"` + strings.Repeat("x", 50<<10) + `"`
+	l := &bodylimit.Limiter{Max: 1 << 20}
+	cost := func(declared int64) float64 {
+		return testing.AllocsPerRun(20, func() {
+			r := post(undeclared(body))
+			r.ContentLength = declared
+			if _, err := bodylimit.DecodeJSON[string](l, httptest.NewRecorder(), r); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if without, with := cost(-1), cost(int64(len(body))); with > without-5 {
+		t.Errorf("%v allocations with a declared length, %v without", with, without)
+	}
+}
+
 // TestLimitsNest: the smaller one decides, whichever is inside.
 func TestLimitsNest(t *testing.T) {
 	for _, c := range []struct{ outer, inner int64 }{{8, 4}, {4, 8}, {4, 4}} {

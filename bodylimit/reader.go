@@ -96,7 +96,6 @@ func (g *gunzipper) Read(p []byte) (n int, err error) {
 	if g.zr == nil {
 		g.zr, err = gzip.NewReader(g.sent)
 		if err != nil {
-			g.zr = nil
 			return 0, g.verdict(err)
 		}
 	}
