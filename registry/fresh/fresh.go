@@ -79,7 +79,7 @@ type Coalescer[K comparable, T any] struct {
 	wedged    bool       // running is over its budget
 	closed    bool
 	lastStart time.Time    // of the latest run, if stats.Runs > 0
-	timer     *clock.Timer // calls wake
+	timer     *clock.Timer // calls wake; nil until first needed
 	armed     time.Time    // when timer fires at the latest; zero while it is not set
 	stats     Stats        // the counters only
 }
@@ -110,10 +110,8 @@ func New[K comparable, T any](work func(ctx context.Context, keys []K) (T, error
 		c.base = context.Background()
 	}
 	c.values = context.WithoutCancel(c.base)
-	c.mu.Lock() // both callbacks may come at once, and read what is being set
+	c.mu.Lock() // shutdown may come at once, and read what is being set
 	defer c.mu.Unlock()
-	c.timer = c.clock.AfterFunc(c.budget, c.wake)
-	c.timer.Stop()
 	c.unhook = context.AfterFunc(c.base, c.shutdown)
 	return c
 }
@@ -164,6 +162,30 @@ func (c *Coalescer[K, T]) Stats() Stats {
 func (c *Coalescer[K, T]) Close() {
 	c.shutdown()
 	c.works.Wait()
+}
+
+// shutdown answers everybody and starts nothing any more.
+func (c *Coalescer[K, T]) shutdown() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed = true
+	for _, r := range []*run[K, T]{c.running, c.next} {
+		if r != nil && !r.answered {
+			r.err = ErrClosed
+			c.answerLocked(r)
+		}
+	}
+	if c.running != nil {
+		c.running.cancel(ErrClosed)
+	}
+	c.next = nil
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.unhook()
 }
 
 // Stats counts what a Coalescer did.

@@ -3,9 +3,7 @@ package fresh_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -235,61 +233,6 @@ func TestARunNobodyWaitsForIsCancelledAndNotJoined(t *testing.T) { // R81
 			t.Errorf("Stats = %+v", st)
 		}
 	})
-}
-
-func TestAPanicReachesEveryCallerAndWedgesNothing(t *testing.T) { // R82
-	boom := errors.New("boom")
-	s := &source{play: func(_ context.Context, run int) error {
-		time.Sleep(time.Second)
-		if run == 2 {
-			panic(boom)
-		}
-		return nil
-	}}
-	run(t, s, fresh.Config{}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
-		first, second, third := ask(t.Context(), c), ask(t.Context(), c), ask(t.Context(), c)
-		if a := <-first; a.err != nil || a.panicked != nil {
-			t.Errorf("caller of a good run: %+v", a)
-		}
-		for _, ch := range []<-chan answer{second, third} {
-			a := <-ch
-			p, ok := a.panicked.(*fresh.PanicError)
-			if !ok || p.Value != boom || !errors.Is(p, boom) || !strings.Contains(p.Error(), "fresh: work panicked: boom\n\n") || !strings.Contains(string(p.Stack), "fresh_test.go") {
-				t.Errorf("panicked with %v", a.panicked)
-			}
-		}
-		if a := <-ask(t.Context(), c); a.run != 3 || a.panicked != nil {
-			t.Errorf("next caller: %+v", a)
-		}
-		if st := c.Stats(); st != (fresh.Stats{Runs: 3, Failed: 1}) {
-			t.Errorf("Stats = %+v", st)
-		}
-	})
-}
-
-func TestAnEndedGoroutineReachesEveryCallerAsAPanic(t *testing.T) { // R82
-	s := &source{play: func(_ context.Context, run int) error {
-		time.Sleep(time.Second)
-		if run == 1 {
-			runtime.Goexit()
-		}
-		return nil
-	}}
-	run(t, s, fresh.Config{}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
-		first, second := ask(t.Context(), c), ask(t.Context(), c)
-		if p, ok := (<-first).panicked.(*fresh.PanicError); !ok || !errors.Is(p, fresh.ErrGoexit) {
-			t.Errorf("panicked with %v", p)
-		}
-		if a := <-second; a.run != 2 || a.panicked != nil {
-			t.Errorf("follower: %+v", a)
-		}
-	})
-}
-
-func TestAPanicValueThatIsNoErrorUnwrapsToNothing(t *testing.T) {
-	if err := (&fresh.PanicError{Value: "boom"}).Unwrap(); err != nil {
-		t.Errorf("Unwrap = %v", err)
-	}
 }
 
 func TestTheWorkSeesTheBaseAndNotTheCaller(t *testing.T) {

@@ -146,17 +146,13 @@ func (c *Coalescer[K, T]) startLocked(r *run[K, T], keys []K, now time.Time) {
 	c.lastStart = now
 	c.stats.Runs++
 	// A promise that waited behind a wedged run has less than a budget left: nobody waits longer than two.
-	r.due = earlier(now.Add(c.budget), r.made.Add(c.budget).Add(c.budget).Add(c.pace))
+	r.due = now.Add(c.budget)
+	if last := r.made.Add(c.budget).Add(c.budget).Add(c.pace); last.Before(r.due) {
+		r.due = last
+	}
 	r.ctx, r.cancel = context.WithCancelCause(c.values)
 	c.works.Add(1)
 	go c.execute(r, keys) // ends when the work returns; Close waits for it
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // execute calls the work and settles the run however the work ends.
@@ -272,30 +268,12 @@ func (c *Coalescer[K, T]) armLocked(now time.Time) {
 	default:
 		at = c.readyLocked()
 	}
-	if c.armed.IsZero() || at.Before(c.armed) {
+	switch {
+	case !c.armed.IsZero() && !at.Before(c.armed):
+	case c.timer == nil:
+		c.armed, c.timer = at, c.clock.AfterFunc(at.Sub(now), c.wake)
+	default:
 		c.armed = at
 		c.timer.Reset(at.Sub(now))
 	}
-}
-
-// shutdown answers everybody and starts nothing any more.
-func (c *Coalescer[K, T]) shutdown() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
-	c.closed = true
-	for _, r := range []*run[K, T]{c.running, c.next} {
-		if r != nil && !r.answered {
-			r.err = ErrClosed
-			c.answerLocked(r)
-		}
-	}
-	if c.running != nil {
-		c.running.cancel(ErrClosed)
-	}
-	c.next = nil
-	c.timer.Stop()
-	c.unhook()
 }
