@@ -206,9 +206,14 @@ func TestFileRoutesRefuseBadParameters(t *testing.T) {
 	c := serveFiles(t, runner.Config{})
 	c.ok("PUT", "/files/write?path=f", "x", nil)
 	for _, r := range []struct{ method, query string }{
-		{"GET", "read?path=f&offset=-1"}, {"GET", "read?path=f&length=x"}, {"GET", "read?path=f&offset=99999999999999999999"},
-		{"PUT", "write?path=f&mode=4755"}, {"PUT", "write?path=f&mode=9"}, {"PUT", "write?path=f&offset=1.5"},
-		{"PUT", "write?path=f&mkdir=maybe"}, {"DELETE", "delete?path=f&recursive=yes%20please"},
+		{"GET", "read?path=f&offset=-1"},
+		{"GET", "read?path=f&length=x"},
+		{"GET", "read?path=f&offset=99999999999999999999"},
+		{"PUT", "write?path=f&mode=4755"},
+		{"PUT", "write?path=f&mode=9"},
+		{"PUT", "write?path=f&offset=1.5"},
+		{"PUT", "write?path=f&mkdir=maybe"},
+		{"DELETE", "delete?path=f&recursive=yes%20please"},
 	} {
 		c.refused(r.method, "/files/"+r.query, nil, 400, wire.CodeBadRequest)
 	}

@@ -138,10 +138,22 @@ func TestUnknownRoutesAndMethodsAreNamed(t *testing.T) {
 func TestATokenIsAskedForOnEveryRouteButHealth(t *testing.T) { // R106
 	c := serveFiles(t, runner.Config{Token: "right", Version: "v1"})
 	routes := []struct{ method, path string }{
-		{"POST", "/exec"}, {"POST", "/processes"}, {"GET", "/processes"}, {"GET", "/processes/x"}, {"DELETE", "/processes/x"},
-		{"POST", "/processes/x:kill"}, {"POST", "/processes/x:signal"}, {"GET", "/processes/x/output"}, {"POST", "/processes/x/stdin"},
-		{"GET", "/files/read?path=f"}, {"PUT", "/files/write?path=f"}, {"GET", "/files/list"}, {"GET", "/files/stat"},
-		{"DELETE", "/files/delete?path=f"}, {"POST", "/files/mkdir?path=d"}, {"GET", "/activity"},
+		{"POST", "/exec"},
+		{"POST", "/processes"},
+		{"GET", "/processes"},
+		{"GET", "/processes/x"},
+		{"DELETE", "/processes/x"},
+		{"POST", "/processes/x:kill"},
+		{"POST", "/processes/x:signal"},
+		{"GET", "/processes/x/output"},
+		{"POST", "/processes/x/stdin"},
+		{"GET", "/files/read?path=f"},
+		{"PUT", "/files/write?path=f"},
+		{"GET", "/files/list"},
+		{"GET", "/files/stat"},
+		{"DELETE", "/files/delete?path=f"},
+		{"POST", "/files/mkdir?path=d"},
+		{"GET", "/activity"},
 	}
 	for _, header := range []string{"", "Bearer wrong", "Bearer", "Bearer ", "right", "Basic right", "Bearer rightright", "Bearer  right"} {
 		c.header = map[string]string{"Authorization": header}

@@ -17,8 +17,12 @@ func TestAPidIsNotAnID(t *testing.T) { // R60
 	s := c.started(wire.StartRequest{Cmd: argv("sleep", "1000")})
 	pid := strconv.Itoa(s.PID)
 	for _, r := range []struct{ method, path string }{
-		{"DELETE", "/processes/" + pid}, {"POST", "/processes/" + pid + ":kill"}, {"POST", "/processes/" + pid + ":signal"},
-		{"GET", "/processes/" + pid}, {"GET", "/processes/" + pid + "/output"}, {"POST", "/processes/" + pid + "/stdin"},
+		{"DELETE", "/processes/" + pid},
+		{"POST", "/processes/" + pid + ":kill"},
+		{"POST", "/processes/" + pid + ":signal"},
+		{"GET", "/processes/" + pid},
+		{"GET", "/processes/" + pid + "/output"},
+		{"POST", "/processes/" + pid + "/stdin"},
 	} {
 		text := c.refused(r.method, r.path, wire.SignalRequest{Signal: "SIGKILL"}, 400, wire.CodePIDNotAccepted)
 		if !strings.Contains(text, pid) {

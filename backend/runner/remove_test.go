@@ -67,6 +67,50 @@ func TestCloseKillsAndEndsStreams(t *testing.T) {
 	}
 }
 
+func TestTheNumberOfRunningProcessesIsBounded(t *testing.T) {
+	w := newWorld(t)
+	first := w.started(wire.StartRequest{ID: "first", Cmd: argv("cat")})
+	w.server.Crowd("a", wire.MaxRunning-1)
+	if text := w.refused("POST", "/exec", wire.StartRequest{Cmd: argv("true")}, 429, wire.CodeQuotaExceeded); !strings.Contains(text, "512") {
+		t.Errorf("the user is told %q", text)
+	}
+	if again := w.started(wire.StartRequest{ID: "first", Cmd: argv("cat")}); !again.Reattached || again.PID != first.PID {
+		t.Errorf("a process that runs was not found: %+v", again)
+	}
+	w.ok("DELETE", "/processes/first", nil, nil)
+	w.eventually("there is room again", func() bool {
+		return w.callRaw("POST", "/exec", wire.StartRequest{Cmd: argv("true")}) == 200
+	})
+	w.server.Crowd("a", 1-wire.MaxRunning)
+}
+
+func TestTheOutputOfFinishedProcessesIsBounded(t *testing.T) { // R65
+	w := newWorld(t)
+	const each = 1_100_000 // of each stream: more than is kept, less than twice that
+	var ids []string
+	for range wire.MaxFinishedOutput/(2*wire.RingSize) + 3 {
+		ids = append(ids, w.sh("yes | head -c 1100000; yes | head -c 1100000 >&2").start.ID)
+	}
+	kept := func(id string) int {
+		res := w.stream("GET", "/processes/"+id+"/output", nil).rest()
+		if res.code(t) != 0 {
+			t.Errorf("exit %+v", res.last)
+		}
+		return len(res.stdout) + len(res.stderr)
+	}
+	w.eventually("the oldest output is given up", func() bool { return kept(ids[0]) == 0 })
+	if got := kept(ids[len(ids)-1]); got < 2*wire.RingSize || got > 2*each {
+		t.Errorf("of the newest one %d bytes are kept", got)
+	}
+	total := 0
+	for _, id := range ids {
+		total += kept(id)
+	}
+	if total > wire.MaxFinishedOutput || total < wire.MaxFinishedOutput-4*each {
+		t.Errorf("%d bytes are kept in all, limit %d", total, wire.MaxFinishedOutput)
+	}
+}
+
 func TestNothingIsLeftOfWhatHasEnded(t *testing.T) {
 	w := newWorld(t)
 	w.sh("true") // what is made once

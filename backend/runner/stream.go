@@ -88,7 +88,7 @@ func (s *stream) copy(r *reader, follow bool) error {
 	}
 }
 
-// copyReady sends what is there, and with it, last of all, the exit.
+// copyReady sends what is there, and with it, last of all, the exit, after which the caller has nothing left to do.
 func (s *stream) copyReady(r *reader) (ended bool, err error) {
 	b := s.c.srv.takeBuffers()
 	defer s.c.srv.bufs.Put(b)
@@ -113,7 +113,7 @@ func (s *stream) copyReady(r *reader) (ended bool, err error) {
 			return false, errClientHasGone
 		}
 		if it.found == foundExit {
-			return true, s.letGo()
+			return true, nil // it leaves together with the end of the answer
 		}
 		sent = true
 	}
