@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,8 +66,7 @@ func (c *Confinement) fork(p *Process, paths []string, cmd Command) error {
 	c.s.starts.RLock()
 	defer c.s.starts.RUnlock()
 	c.giveStreams(cmd)
-	patience := time.AfterFunc(c.s.patience, c.s.killStuck)
-	defer patience.Stop()
+	defer c.s.watchStart()()
 	pid, err := forkFirst(paths, cmd.Argv, c.attr(p, cmd))
 	if err != nil {
 		return err

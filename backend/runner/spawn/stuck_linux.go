@@ -1,6 +1,7 @@
 package spawn
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"time"
@@ -12,6 +13,28 @@ import (
 // startPatience is how long a child may take between fork and exec: a few microseconds, unless it was stopped by one of its own uid.
 // Until it executes, the thread that forked it waits.
 const startPatience = 2 * time.Second
+
+// A hanging fork holds its processor of the Go runtime, so a garbage collection that begins before the child is killed waits too, and the
+// look with it. What is done here is therefore best effort against a sandbox that stops its own processes again and again.
+
+// watchStart looks for children that hang, again and again from the end of patience until the start is over, which its result says.
+func (s *Spawner) watchStart() (over func()) {
+	done := make(chan struct{})
+	timer := time.AfterFunc(s.patience, func() { // its goroutine ends with the start
+		for {
+			s.killStuck()
+			select {
+			case <-done:
+				return
+			case <-time.After(s.patience):
+			}
+		}
+	})
+	return func() {
+		timer.Stop()
+		close(done)
+	}
+}
 
 // killStuck kills children of ours that are stopped and have not executed anything yet. Nobody waits for them before their start returns,
 // so their numbers are theirs.
@@ -32,10 +55,14 @@ func (s *Spawner) killStuck() {
 	}
 }
 
-// runsOurImage reports whether the process still has the executable of this one, as a child has before its exec.
+// runsOurImage reports whether the process still has the executable of this one, as a child has before its exec. To an ordinary user
+// who hides from other processes, such a child is hidden too.
 func runsOurImage(pid int) bool {
 	var ours, its unix.Stat_t
-	if unix.Stat("/proc/self/exe", &ours) != nil || unix.Stat(exeOf(pid), &its) != nil {
+	if err := unix.Stat(exeOf(pid), &its); err != nil {
+		return errors.Is(err, unix.EACCES)
+	}
+	if unix.Stat("/proc/self/exe", &ours) != nil {
 		return false
 	}
 	return ours.Dev == its.Dev && ours.Ino == its.Ino
