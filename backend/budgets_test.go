@@ -205,6 +205,24 @@ func TestEndedContextWinsOverAQuickAnswer(t *testing.T) {
 	}
 }
 
+// R34: a call that ends in time is no news, whatever its answer; only what was left behind is told.
+func TestNothingIsLoggedOfAnAnswerInTime(t *testing.T) {
+	log, lines := observer.New(zapcore.DebugLevel)
+	var running sync.WaitGroup
+	b := backend.Budgets{Running: &running, Logger: zap.New(log)}.Bound(engine{func(_ context.Context, call string) (backend.Outcome, error) {
+		return backend.Unknown, fmt.Errorf("%s: %w", call, backend.ErrUnavailable)
+	}})
+	for range 50 {
+		if out, err := b.Stop(t.Context(), ref); out != backend.Unknown || !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("got %s, %v; want unknown and the backend's error", out, err)
+		}
+	}
+	running.Wait()
+	if got := logged(lines); len(got) != 0 {
+		t.Errorf("logged %v, want nothing", got)
+	}
+}
+
 // The backend sees its caller leave as what it is, and nothing of a call outlives it.
 func TestContextOfACallEndsAsItsCallerDoesAndWithTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
