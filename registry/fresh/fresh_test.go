@@ -254,3 +254,35 @@ func TestTheWorkSeesTheBaseAndNotTheCaller(t *testing.T) {
 		}
 	})
 }
+
+// leaver is a context that ends together with the run: whoever looks at its Done finds both.
+type leaver struct {
+	context.Context
+	left bool
+}
+
+func (l *leaver) Done() <-chan struct{} {
+	time.Sleep(time.Minute) // by then the run has answered
+	l.left = true
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (l *leaver) Err() error {
+	if l.left {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestAnAnswerThatIsThereWinsOverLeaving(t *testing.T) {
+	s := &source{}
+	run(t, s, fresh.Config{}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
+		for want := 1; want <= 20; want++ { // which of the two is seen first is random
+			if n, err := c.Do(&leaver{Context: t.Context()}); n != want || err != nil {
+				t.Fatalf("Do = %d, %v", n, err)
+			}
+		}
+	})
+}
