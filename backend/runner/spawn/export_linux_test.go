@@ -1,5 +1,3 @@
-//go:build linux
-
 package spawn
 
 // Marks is the allotment of groups.
