@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,30 +15,31 @@ import (
 
 // counting returns a pass that counts its runs, and the count.
 
-func counting() (func(context.Context) error, *int) {
-	n := 0
-	return func(context.Context) error { n++; return nil }, &n
+func counting() (func(context.Context) error, *atomic.Int64) {
+	n := new(atomic.Int64)
+	return func(context.Context) error { n.Add(1); return nil }, n
 }
 
 // ran fails the test unless the pass ran want times.
 
-func ran(t *testing.T, got *int, want int) {
+func ran(t *testing.T, count *atomic.Int64, want int64) {
 	t.Helper()
 	synctest.Wait()
-	if *got != want {
-		t.Errorf("%d passes, want %d", *got, want)
+	if got := count.Load(); got != want {
+		t.Errorf("%d passes, want %d", got, want)
 	}
 }
 
 func TestABootPassThatFailsIsMadeGoodByTheNextTick(t *testing.T) { // R14
 	synctest.Test(t, func(t *testing.T) {
 		log, lines := observed()
-		adopted, up := 0, false
+		var adopted atomic.Int64
+		var up atomic.Bool
 		l := sweep.New(func(context.Context) error {
-			if !up {
+			if !up.Load() {
 				return errPass
 			}
-			adopted++
+			adopted.Add(1)
 			return nil
 		}, sweep.Config{Logger: log})
 		l.Nudge()
@@ -46,7 +48,7 @@ func TestABootPassThatFailsIsMadeGoodByTheNextTick(t *testing.T) { // R14
 		if got := lines(); len(got) != 1 || got[0] != "warn sweep: pass failed" {
 			t.Errorf("logged %q", got)
 		}
-		up = true
+		up.Store(true)
 		after(time.Minute)
 		ran(t, &adopted, 1)
 		if s := l.Stats(); s.LastErr != nil || !s.LastStart.Equal(time.Now()) || !s.LastEnd.Equal(time.Now()) {
@@ -116,8 +118,8 @@ func TestRunWhoseContextHasEndedStartsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	l.Nudge()
-	if err := l.Run(ctx); err != context.Canceled || *n != 0 {
-		t.Errorf("Run = %v, after %d passes", err, *n)
+	if err := l.Run(ctx); err != context.Canceled || n.Load() != 0 {
+		t.Errorf("Run = %v, after %d passes", err, n.Load())
 	}
 }
 

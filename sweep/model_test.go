@@ -61,7 +61,7 @@ func (m *loopModel) jump(t *rapid.T) {
 	m.loop.Pause(m.paused)
 	m.release()
 	synctest.Wait()
-	m.offset += time.Duration(rapid.IntRange(-100, 100).Draw(t, "hours")) * time.Hour
+	m.offset.Add(int64(rapid.IntRange(-100, 100).Draw(t, "hours")) * int64(time.Hour))
 }
 
 // try calls TryRun with a caller that may leave before the pass ends.

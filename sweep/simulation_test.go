@@ -2,6 +2,7 @@ package sweep_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -30,10 +31,10 @@ const (
 // jumpy is the real clock of the bubble, wrong by an offset that jumps.
 type jumpy struct {
 	clock.Clock
-	offset *time.Duration
+	offset *atomic.Int64
 }
 
-func (j jumpy) Now() time.Time { return j.Clock.Now().Add(*j.offset) }
+func (j jumpy) Now() time.Time { return j.Clock.Now().Add(time.Duration(j.offset.Load())) }
 
 // behaviour is what one pass does.
 type behaviour struct {
@@ -66,7 +67,7 @@ type loopModel struct {
 	loop   *sweep.Loop
 	logs   *observer.ObservedLogs
 	origin time.Time
-	offset time.Duration
+	offset atomic.Int64 // between the loop's clock and that of the bubble
 	budget time.Duration
 	plan   []behaviour // of one pass after the other, again and again
 	real   []time.Duration
@@ -121,7 +122,9 @@ func newLoopModel(t *rapid.T) *loopModel {
 }
 
 // shows returns what the loop's clock shows at d.
-func (m *loopModel) shows(d time.Duration) time.Time { return m.origin.Add(d + m.offset) }
+func (m *loopModel) shows(d time.Duration) time.Time {
+	return m.origin.Add(d + time.Duration(m.offset.Load()))
+}
 
 // until lets time go by in the bubble and in the model.
 func (m *loopModel) until(d time.Duration) {

@@ -18,14 +18,14 @@ import (
 
 func TestAClockThatJumpsGivesOneTick(t *testing.T) { // R41
 	synctest.Test(t, func(t *testing.T) {
-		var offset time.Duration
+		var offset atomic.Int64
 		pass, n := counting()
 		l := sweep.New(pass, sweep.Config{Every: time.Second, Clock: jumpy{clock.New(), &offset}})
 		running(t, l)
 		for i, jump := range []time.Duration{time.Hour, -48 * time.Hour, 1000 * time.Hour} {
-			offset += jump
+			offset.Add(int64(jump))
 			after(time.Second)
-			ran(t, n, i+1)
+			ran(t, n, int64(i+1))
 		}
 	})
 }
