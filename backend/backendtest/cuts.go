@@ -28,7 +28,8 @@ func cuts() []Case {
 		},
 		{
 			"HungEngineEndsWithTheContext", "R35", "one hung engine holds every caller for ever",
-			[]string{"Hang"}, hungEngine,
+			[]string{"Hang"},
+			hungEngine,
 		},
 	}
 }

@@ -10,19 +10,23 @@ func marks() []Case {
 	return []Case{
 		{
 			"PinIsSeenByEveryReplica", "R105", "a pin holds only where it was set, and the next sweep elsewhere ends the sandbox",
-			[]string{"Marker"}, pinIsSeen,
+			[]string{"Marker"},
+			pinIsSeen,
 		},
 		{
 			"PinSurvivesARestart", "R105", "a restart forgets which sandboxes must stay",
-			[]string{"Marker", "Restart"}, pinSurvives,
+			[]string{"Marker", "Restart"},
+			pinSurvives,
 		},
 		{
 			"MarkStartsTheLifetimeAnew", "R42, R105", "the sweep after an unpin ends what was just in use",
-			[]string{"Marker"}, markRenews,
+			[]string{"Marker"},
+			markRenews,
 		},
 		{
 			"StaleMarksAreGone", "R85", "a pin meant for the last instance keeps this one for ever",
-			[]string{"Marker"}, staleMarks,
+			[]string{"Marker"},
+			staleMarks,
 		},
 	}
 }
