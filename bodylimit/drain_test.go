@@ -184,6 +184,9 @@ func TestTheConnectionIsHurriedWhileItIsThisRequests(t *testing.T) {
 			if w.set != c.want {
 				t.Errorf("hurried %d times, want %d", w.set, c.want)
 			}
+			if len(w.Header()) > 0 {
+				t.Errorf("reading set %v, perhaps while a proxy's other goroutine writes the same map", w.Header())
+			}
 		})
 	}
 }
