@@ -154,8 +154,6 @@ func (p *Probe[T]) Get(ctx context.Context) (Result[T], error) {
 			p.joined.Add(1)
 		}
 		return res.Val.(Result[T]), res.Err
-	case <-p.base.Done():
-		return p.Peek(), ErrClosed
 	case <-ctx.Done():
 	}
 	select {
