@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,11 +82,33 @@ func TestAnAdoptionOverItsBudgetIsUnavailableAndItsValueForgotten(t *testing.T) 
 }
 
 func TestAReportHasNoBudget(t *testing.T) {
-	cfg := config{Budget: time.Second, Adopt: func(_ context.Context, _ string, v int) (int, error) { return v, nil },
-		Observe: func(event) { time.Sleep(time.Minute) }}
+	cfg := config{
+		Budget:  time.Second,
+		Adopt:   func(_ context.Context, _ string, v int) (int, error) { return v, nil },
+		Observe: func(event) { time.Sleep(time.Minute) },
+	}
 	run(t, &backend{items: map[string]int{"a": 1}}, cfg, func(t *testing.T, r *reg) {
 		if a := <-resolve(t.Context(), r, "a"); a.err != nil || a.took != time.Minute {
 			t.Errorf("Resolve = %+v", a)
+		}
+	})
+}
+
+func TestTenThousandMissesAtOnceCostTwoLists(t *testing.T) { // R5, R9
+	b := &backend{took: 10 * time.Millisecond}
+	run(t, b, config{}, func(t *testing.T, r *reg) {
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for range 10_000 {
+			wg.Go(func() {
+				if _, err := r.Resolve(t.Context(), "a"); !errors.Is(err, registry.ErrNotFound) {
+					t.Errorf("Resolve = %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(begun); b.count() != 2 || took != 20*time.Millisecond {
+			t.Errorf("%d lists, and the last was answered after %v", b.count(), took)
 		}
 	})
 }

@@ -185,25 +185,6 @@ func TestOneListRunsUnderAnyLoad(t *testing.T) { // R9
 	}
 }
 
-func TestTenThousandMissesAtOnceCostTwoLists(t *testing.T) { // R5, R9
-	b := &backend{took: 10 * time.Millisecond}
-	run(t, b, config{}, func(t *testing.T, r *reg) {
-		begun := time.Now()
-		var wg sync.WaitGroup
-		for range 10_000 {
-			wg.Go(func() {
-				if _, err := r.Resolve(t.Context(), "a"); !errors.Is(err, registry.ErrNotFound) {
-					t.Errorf("Resolve = %v", err)
-				}
-			})
-		}
-		wg.Wait()
-		if took := time.Since(begun); b.count() != 2 || took != 20*time.Millisecond {
-			t.Errorf("%d lists, and the last was answered after %v", b.count(), took)
-		}
-	})
-}
-
 func TestALeaverFailsNobodyAndItsAdoptionGoesOn(t *testing.T) { // R81
 	adopt := func(ctx context.Context, _ string, v int) (int, error) {
 		time.Sleep(time.Second)
