@@ -98,6 +98,7 @@ func (m *machine) close() {
 		if _, err := local.Down(context.Background(), local.Config{StateDir: m.state(owner)}); err != nil {
 			m.t.Errorf("down %s: %v", owner, err)
 		}
+		checkLog(m.t, m.state(owner))
 	}
 }
 

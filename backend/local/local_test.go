@@ -27,8 +27,23 @@ func open(t testing.TB, dir string) *local.Backend {
 		if _, err := local.Down(context.Background(), local.Config{StateDir: dir}); err != nil {
 			t.Errorf("down: %v", err)
 		}
+		checkLog(t, dir)
 	})
 	return b
+}
+
+// checkLog looks for what a host said when it died, or raced.
+func checkLog(t testing.TB, dir string) {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(dir, "host.log"))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"DATA RACE", "panic: ", "fatal error: "} {
+		if strings.Contains(string(log), bad) {
+			t.Errorf("the host's log has %q:\n%s", bad, log)
+		}
+	}
 }
 
 func spec(id, instance string) backend.Spec {
