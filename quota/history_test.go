@@ -212,7 +212,7 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 // At the cap, creates and destroys hand slots over without a gap and without counting twice: as many workers as there are
 // slots never meet a refusal, and together with a crowd that wants in they are never more than the slots. // R21, R22
 func TestAtTheCapThereIsNeverOneTooManyNorARefusalWithAFreeSlot(t *testing.T) {
-	const slots, rounds = 4, 2000
+	const slots, rounds = 4, 500
 	for name, crowd := range map[string]int{"as many workers as slots": 0, "and a crowd": 8} {
 		t.Run(name, func(t *testing.T) {
 			l := quota.New[string](quota.Config{}, host(slots), tenant(slots))
