@@ -4,6 +4,7 @@ package local_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -16,7 +17,6 @@ import (
 	"time"
 
 	"github.com/keepwell-go/keepwell/backend"
-	"github.com/keepwell-go/keepwell/backend/local"
 )
 
 // BenchmarkCreateAndDestroy reports how much longer a create, and a destroy, takes than the same work on directories done by
@@ -71,7 +71,9 @@ func newBare(b *testing.B) *bare {
 	srv := &http.Server{Handler: mux}
 	go func() { _ = srv.Serve(ln) }() // ends with Close
 	b.Cleanup(func() { srv.Close() })
-	x.client = &http.Client{Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", filepath.Join(x.dir, "s")) }}}
+	x.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(x.dir, "s"))
+	}}}
 	return x
 }
 
@@ -217,5 +219,3 @@ func inParallel(t *testing.T, n int, f func(int) error) {
 		}
 	}
 }
-
-var _ backend.Marker = (*local.Backend)(nil)

@@ -40,12 +40,14 @@ type Config struct {
 // [backend.Backend] and [backend.Marker], and is safe for concurrent use. Two Backends of one state directory, of one process or
 // of several, see the same sandboxes; those of two state directories never do.
 type Backend struct {
-	cfg    Config
-	dir    string
-	held   *os.File // the state directory, open, for a socket path that is too long
-	socket string
-	client *http.Client
-	start  chan struct{} // capacity 1: full while this Backend starts a host
+	cfg     Config
+	dir     string
+	held    *os.File // the state directory, open, for a socket path that is too long
+	socket  string
+	client  *http.Client
+	start   chan struct{}  // capacity 1: full while this Backend starts a host
+	stop    chan struct{}  // closed by Close
+	watched sync.WaitGroup // the watch over the host, which stop ends
 
 	mu     sync.Mutex // guards the fields below
 	info   info       // of the host that answered last
@@ -67,6 +69,7 @@ func Open(cfg Config) (*Backend, error) {
 		b.Close()
 		return nil, err
 	}
+	b.watched.Go(func() { b.watch(b.stop) })
 	return b, nil
 }
 
@@ -97,7 +100,7 @@ func open(cfg Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("local: state directory: %w", err)
 	}
-	b := &Backend{cfg: cfg, dir: dir, held: held, start: make(chan struct{}, 1)}
+	b := &Backend{cfg: cfg, dir: dir, held: held, start: make(chan struct{}, 1), stop: make(chan struct{})}
 	if b.socket, err = socketPath(dir, held); err != nil {
 		held.Close()
 		return nil, err
@@ -118,6 +121,8 @@ func (b *Backend) Close() {
 	if closed {
 		return
 	}
+	close(b.stop)
+	b.watched.Wait()
 	b.client.CloseIdleConnections()
 	b.collect()
 	_ = b.held.Close()

@@ -26,7 +26,7 @@ func removeTree(parent, name string) error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: parent, Err: err}
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	r := remover{top: fd}
 	r.entry(fd, name, filepath.Join(parent, name), 0)
 	for len(r.moved) > 0 {
