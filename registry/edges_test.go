@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -79,6 +78,25 @@ func TestAnAdoptionOverItsBudgetIsUnavailableAndItsValueForgotten(t *testing.T) 
 	if seen.Len() != 1 || seen.All()[0].Message != "registry: adoption exceeded its budget" {
 		t.Errorf("logged %v", seen.All())
 	}
+}
+
+func TestAnAdoptionThatEndsItsGoroutineIsAPanic(t *testing.T) { // R82
+	var ctx context.Context
+	adopt := func(c context.Context, _ string, v int) (int, error) {
+		if ctx = c; v == 2 {
+			runtime.Goexit()
+		}
+		return v, nil
+	}
+	run(t, &backend{items: map[string]int{"a": 1, "b": 2}}, config{Adopt: adopt}, func(t *testing.T, r *reg) {
+		if p, ok := (<-resolve(t.Context(), r, "b")).panicked.(*fresh.PanicError); !ok || !errors.Is(p, fresh.ErrGoexit) {
+			t.Errorf("panicked with %v", p)
+		}
+		<-resolve(t.Context(), r, "a")
+		if ctx.Err() == nil {
+			t.Error("the context of an adoption outlives it")
+		}
+	})
 }
 
 func TestAReportHasNoBudget(t *testing.T) {
@@ -250,36 +268,5 @@ func TestMisusePanicsWithTheNameOfThePackage(t *testing.T) {
 			}()
 			misuse()
 		}()
-	}
-}
-
-func TestAMockClockDrivesGraceAndBudgets(t *testing.T) {
-	mock := clock.NewMock()
-	b := &backend{items: map[string]int{"slow": 1}}
-	adopting := make(chan struct{})
-	r := registry.New(b.list, config{Clock: mock, Budget: time.Hour, Adopt: func(ctx context.Context, _ string, v int) (int, error) {
-		close(adopting)
-		<-ctx.Done()
-		return 0, context.Cause(ctx)
-	}})
-	defer r.Close()
-	fill(t, r, "a", 1)
-	mock.Add(30*time.Second - 1)
-	if _, err := r.Refresh(t.Context(), "a"); err != nil {
-		t.Errorf("a young entry: %v", err)
-	}
-	mock.Add(1)
-	if _, err := r.Refresh(t.Context(), "a"); !errors.Is(err, registry.ErrNotFound) {
-		t.Errorf("at its grace: %v", err)
-	}
-	over := make(chan error)
-	go func() { _, err := r.Resolve(t.Context(), "slow"); over <- err }()
-	<-adopting
-	mock.Add(time.Hour)
-	if err := <-over; !errors.Is(err, fresh.ErrBudget) {
-		t.Errorf("an adoption over its budget: %v", err)
-	}
-	for r.Stats().Lists.Running {
-		runtime.Gosched()
 	}
 }

@@ -136,3 +136,38 @@ func TestNothingHappensAfterClose(t *testing.T) {
 		}
 	})
 }
+
+// base is a context that knows who listens for its end.
+type base struct {
+	context.Context
+	done      chan struct{}
+	listeners atomic.Int64
+}
+
+func (b *base) Done() <-chan struct{} { return b.done }
+
+func (b *base) AfterFunc(f func()) func() bool {
+	b.listeners.Add(1)
+	stop := context.AfterFunc(b.Context, f)
+	return func() bool { b.listeners.Add(-1); return stop() }
+}
+
+func TestNothingOfARunOrACoalescerIsLeftBehind(t *testing.T) {
+	var ctx context.Context
+	s := &source{play: func(c context.Context, _ int) error { ctx = c; return nil }}
+	b := &base{Context: context.Background(), done: make(chan struct{})}
+	run(t, s, fresh.Config{Base: b}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
+		<-ask(t.Context(), c)
+		synctest.Wait()
+		if ctx.Err() != context.Canceled {
+			t.Error("the context of a run outlives it")
+		}
+		if b.listeners.Load() != 1 {
+			t.Errorf("%d listen for the end of the base", b.listeners.Load())
+		}
+		c.Close()
+		if b.listeners.Load() != 0 {
+			t.Error("a closed coalescer listens for the end of its base")
+		}
+	})
+}

@@ -58,6 +58,10 @@ func TestWorkThatIgnoresItsBudgetKeepsTheSlot(t *testing.T) { // R9
 		if a := <-first; !errors.Is(a.err, fresh.ErrBudget) || a.took != 10*time.Second {
 			t.Errorf("caller of the wedged run: %+v", a)
 		}
+		synctest.Wait()
+		if seen.Len() != 1 {
+			t.Errorf("logged %d times", seen.Len())
+		}
 		if st := c.Stats(); st != (fresh.Stats{Runs: 1, Failed: 1, Waiters: 1, Running: true, Promised: true, Wedged: true}) {
 			t.Errorf("Stats = %+v", st)
 		}
