@@ -17,6 +17,9 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
+// KillStuck finds nothing here.
+func KillStuck(int) (int, error) { return 0, errors.ErrUnsupported }
+
 // Spawner starts processes and is the only one that waits for them. It is safe for concurrent use. Here it confines nothing.
 type Spawner struct{ clk clock.Clock }
 
