@@ -160,7 +160,7 @@ func (h *Hold[K, V]) Cancel() bool {
 func (h *Hold[K, V]) claim() bool {
 	h.r.mu.Lock()
 	defer h.r.mu.Unlock()
-	if h.busy || h.ended {
+	if h.busy {
 		return false
 	}
 	h.busy = true
@@ -210,7 +210,6 @@ func (h *Hold[K, V]) endLocked(next *record[K, V]) {
 }
 
 func (h *Hold[K, V]) freeLocked() {
-	h.busy, h.ended = false, true
 	delete(h.r.holds, h.key)
 	h.wakeLocked()
 }

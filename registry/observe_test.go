@@ -126,6 +126,37 @@ func TestAnAdditionThatTheObserverCannotTakeIsNotMade(t *testing.T) { // R82
 	}
 }
 
+func TestAFillThatFailsHasReplacedNothingAndWakesThoseWhoWait(t *testing.T) { // R82
+	j := &journal{}
+	armed := false
+	cfg := config{Observe: func(e event) {
+		if j.observe(e); armed && e.Present {
+			time.Sleep(time.Second)
+			panic("boom")
+		}
+	}}
+	run(t, &backend{}, cfg, func(t *testing.T, r *reg) {
+		fill(t, r, "a", 1)
+		h := take(t, r, "a")
+		h.Commit()
+		armed = true
+		filling := ask(func() (entry, error) { h.Fill(2); return entry{}, nil })
+		waits := resolve(t.Context(), r, "a")
+		if a := <-filling; a.panicked != "boom" {
+			t.Errorf("Fill: %+v", a)
+		}
+		a := <-waits
+		held(t, a.err, "a", true)
+		if a.took != time.Second {
+			t.Errorf("woken after %v", a.took)
+		}
+		j.told()
+		if !h.Cancel() || len(present(r)) != 0 || len(j.told()) != 0 {
+			t.Errorf("what was told to be gone came back: %v", present(r)) // the old one had been reported as released
+		}
+	})
+}
+
 func TestARemovalIsMadeWhateverTheObserverDoes(t *testing.T) { // R82
 	run(t, &backend{}, config{Observe: func(e event) {
 		if !e.Present {

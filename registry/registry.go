@@ -82,13 +82,13 @@ type Config[K comparable, V any] struct {
 	// Adopt turns what was listed into what is registered, under Base and Budget and once at a time per key. nil means
 	// as listed. An error that wraps ErrNotAdoptable declines (a stopped object, say); any other is logged, answered as
 	// ErrUnavailable, and tried again at the next list. A value that it returns too late, after its budget or when the
-	// key has been filled or released meanwhile, is forgotten.
+	// key has been filled or released meanwhile, is forgotten. It must not wait for its own key, nor call Close.
 	Adopt func(ctx context.Context, k K, v V) (V, error)
 	// Observe is told of every change, in order per key and never under a lock; nil means nobody. It may use the
 	// registry, but must not wait for the very key it is told about. If it panics about an addition, there is no
 	// addition, and the panic goes to whoever made it.
 	Observe func(Event[K, V])
-	// Draining is asked on a miss and by Sync; while true nothing is listed for a miss and nothing adopted. nil: never.
+	// Draining is asked on a miss and by Sync; while true neither begins a list or, with it, an adoption. nil: never.
 	Draining func() bool
 	// Grace is the age below which absence drops nothing; 0 means 30 s, negative none.
 	Grace time.Duration
