@@ -64,7 +64,7 @@ func (s *Server) list(ctx context.Context, ids []string) (registry.Snapshot[stri
 		snap.Items[sb.ID] = &box{Sandbox: sb}
 	}
 	for _, e := range before {
-		if b, ok := snap.Items[e.Key]; ok && !(b.Running && b.Instance == e.Value.Instance) {
+		if b, ok := snap.Items[e.Key]; ok && (!b.Running || b.Instance != e.Value.Instance) {
 			s.reg.Invalidate(e)
 		}
 	}

@@ -64,8 +64,10 @@ func failureOf(id string, err error) *failure {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &stopped):
-		return &failure{status: http.StatusNotFound, code: wire.CodeStopped, text: stopped.Error() + "; a create of its id resumes it",
-			more: map[string]any{"state": stateStopped}}
+		return &failure{
+			status: http.StatusNotFound, code: wire.CodeStopped, text: stopped.Error() + "; a create of its id resumes it",
+			more: map[string]any{"state": stateStopped},
+		}
 	case errors.As(err, &held) && !held.Destroying:
 		return &failure{status: http.StatusServiceUnavailable, code: wire.CodeCreating, text: "sandbox " + strconv.Quote(id) + " is being created", retry: 1}
 	case held != nil, errors.Is(err, registry.ErrNotFound):

@@ -96,7 +96,7 @@ func (c *call) check() error {
 }
 
 func notInProcessID(r rune) bool {
-	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-", r))
+	return (r < 'a' || 'z' < r) && (r < 'A' || 'Z' < r) && (r < '0' || '9' < r) && !strings.ContainsRune("._-", r)
 }
 
 // discard reads a body that nobody asked for, within the limit.

@@ -96,7 +96,7 @@ func (l *lineRelay) pass(n int) error {
 func (l *lineRelay) note(block []byte) {
 	line := block[bytes.LastIndexByte(block[:len(block)-1], '\n')+1:]
 	l.last = l.last[:0]
-	if len(line) <= maxTerminal && !(l.torn && len(line) == len(block)) {
+	if len(line) <= maxTerminal && (!l.torn || len(line) < len(block)) {
 		l.last = append(l.last, line...)
 	}
 	l.torn = false

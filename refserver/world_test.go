@@ -188,6 +188,7 @@ func (w *world) destroy(id string) answer {
 	w.t.Helper()
 	return w.do("DELETE", "/v1/sandboxes/"+id, "")
 }
+
 func (w *world) stop(id string) answer {
 	w.t.Helper()
 	return w.do("POST", "/v1/sandboxes/"+id+":stop", "")
