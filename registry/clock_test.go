@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -99,6 +100,27 @@ func TestAnAdoptionLeavesNoTimer(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := cl.fired.Load(); n != 0 {
 			t.Errorf("%d timers fired", n)
+		}
+	})
+}
+
+func TestCloseWaitsForAListThatTakesItsTimeToEnd(t *testing.T) {
+	b := &backend{}
+	deaf := func(ctx context.Context, keys []string) (snapshot, error) {
+		<-ctx.Done()
+		time.Sleep(time.Second)
+		return b.list(ctx, keys)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := registry.New(deaf, config{})
+		waits := resolve(t.Context(), r, "a")
+		begun := time.Now()
+		r.Close()
+		if took := time.Since(begun); took != time.Second || r.Stats().Lists.Running {
+			t.Errorf("closed after %v, %+v", took, r.Stats())
+		}
+		if a := <-waits; !errors.Is(a.err, fresh.ErrClosed) {
+			t.Errorf("Resolve = %+v", a)
 		}
 	})
 }
