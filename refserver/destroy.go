@@ -30,7 +30,7 @@ func (s *Server) deleteSandbox(w http.ResponseWriter, r *http.Request, c *call) 
 
 // postStop stops a sandbox and keeps its workspace.
 func (s *Server) postStop(w http.ResponseWriter, r *http.Request, c *call) error {
-	got, err := s.join(r.Context(), "stop "+c.id, func(ctx context.Context) (ended, error) {
+	got, err := s.join(r.Context(), stopKey(c.id), func(ctx context.Context) (ended, error) {
 		out, err := s.stop(ctx, c.id)
 		return ended{outcome: out.String()}, err
 	})
@@ -57,6 +57,7 @@ func (s *Server) destroy(ctx context.Context, id string, ifIdle bool) (string, e
 }
 
 func teardownKey(id string) string { return "destroy " + id }
+func stopKey(id string) string     { return "stop " + id }
 
 // teardown takes id out of sight, destroys the instance it took, and puts it back unless that is confirmed.
 func (s *Server) teardown(ctx context.Context, id string, ifIdle bool) (backend.Outcome, error) {
@@ -108,6 +109,7 @@ func (s *Server) halt(ctx context.Context, h *hold, b *box) (backend.Outcome, er
 		return out, unknownOutcome(b.ID, wire.CodeStopFailed, err)
 	}
 	s.uncount(tok, b.Ref)
+	s.joins.Forget(stopKey(b.ID))
 	h.Release()
 	return out, nil
 }

@@ -37,8 +37,8 @@ func TestADestroyThatCannotBeConfirmedIsSaidSoAndCanBeRetried(t *testing.T) { //
 				if c.name != "half_done" { // which is stopped, so that a GET finds that out
 					w.get("a").want(t, 200, "")
 				}
-				if used := w.srv.Used("host", ""); used != 1 {
-					t.Errorf("%d counted, want the slot held", used)
+				if got := w.srv.TokenState("a"); got != "live" {
+					t.Errorf("its slot is %s, want it held and live again", got)
 				}
 				mend()
 				if got := w.destroy("a").want(t, 200, ""); got.body["deleted"] != true {
@@ -217,7 +217,7 @@ func TestAStopThatFailsLeavesEverythingAsItWas(t *testing.T) { // R46
 		if got := w.stop("a").want(t, 502, "stop_failed"); got.str("outcome") != "unknown" {
 			t.Errorf("answered %s", got.raw)
 		}
-		if got := w.get("a").want(t, 200, ""); got.str("instance") != made.str("instance") || w.srv.Used("host", "") != 1 {
+		if got := w.get("a").want(t, 200, ""); got.str("instance") != made.str("instance") || w.srv.TokenState("a") != "live" {
 			t.Errorf("left as %s", got.raw)
 		}
 		lift()

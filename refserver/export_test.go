@@ -54,3 +54,13 @@ func (s *Server) Routes(id, process string) (all []Route) {
 	}
 	return all
 }
+
+// TokenState returns the state of what id counts, in words.
+func (s *Server) TokenState(id string) string {
+	tok, ok := s.led.Get(id)
+	if !ok {
+		return "not counted"
+	}
+	state, _ := tok.State()
+	return state.String()
+}

@@ -42,6 +42,18 @@ func TestIfIdleSparesWhatIsBusyOrCannotBeAsked(t *testing.T) { // R31
 	}
 }
 
+func TestAConditionThatIsNotUnderstoodDestroysNothing(t *testing.T) { // R31
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		for _, query := range []string{"?if_idle", "?if_idle=", "?if_idle=yes", "?if_idle=2", "?if_idle=1;x=1", "?if_idle=%zz"} {
+			w.do("DELETE", "/v1/sandboxes/a"+query, "").want(t, 400, "bad_request")
+		}
+		if n := w.engine.Calls("destroy"); n != 0 {
+			t.Errorf("destroyed %d times", n)
+		}
+	})
+}
+
 func TestIfIdleSeesARequestThatIsUnderWayHere(t *testing.T) { // R31
 	inBubble(t, func(t *testing.T, w *world) {
 		w.create("a")

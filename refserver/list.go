@@ -61,15 +61,19 @@ func (s *Server) boxes(r *http.Request, state string, fresh bool) ([]*box, error
 	return boxes, nil
 }
 
-// flag returns the boolean query parameter name, false where it is absent.
+// flag returns the boolean query parameter name, false where it is absent. What cannot be understood is refused, since to take
+// it for false could destroy what was to be spared.
 func flag(r *http.Request, name string) (bool, error) {
-	v := r.URL.Query().Get(name)
-	if v == "" {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	switch {
+	case err != nil:
+		return false, badRequest("query: %v", err)
+	case !q.Has(name):
 		return false, nil
 	}
-	b, err := strconv.ParseBool(v)
+	b, err := strconv.ParseBool(q.Get(name))
 	if err != nil {
-		return false, badRequest("%s is %q, it can be 1 or 0", name, v)
+		return false, badRequest("%s is %q, it can be 1 or 0", name, q.Get(name))
 	}
 	return b, nil
 }
