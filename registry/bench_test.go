@@ -123,7 +123,7 @@ func BenchmarkTenThousandMisses(b *testing.B) {
 	var lists atomic.Int64
 	r := registry.New(func(context.Context, []string) (snapshot, error) {
 		lists.Add(1)
-		time.Sleep(took)
+		elapse(took)
 		return snapshot{Complete: true}, nil
 	}, config{})
 	defer r.Close()

@@ -55,7 +55,7 @@ func TestAKeyBeingDestroyedIsNeitherListedNorAdopted(t *testing.T) { // R79
 	b := &backend{items: map[string]int{"a": 1}}
 	run(t, b, config{}, func(t *testing.T, r *reg) {
 		e := fill(t, r, "a", 1)
-		time.Sleep(90 * time.Second)
+		elapse(90 * time.Second)
 		h := take(t, r, "a")
 		h.Commit()
 		if _, ok := r.Lookup("a"); ok || h.Entry() != e {

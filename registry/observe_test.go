@@ -131,7 +131,7 @@ func TestAFillThatFailsHasReplacedNothingAndWakesThoseWhoWait(t *testing.T) { //
 	armed := false
 	cfg := config{Observe: func(e event) {
 		if j.observe(e); armed && e.Present {
-			time.Sleep(time.Second)
+			elapse(time.Second)
 			panic("boom")
 		}
 	}}
@@ -179,7 +179,7 @@ func TestARemovalIsMadeWhateverTheObserverDoes(t *testing.T) { // R82
 }
 
 func TestWhileAnEventIsToldTheHoldCannotEndTwiceAndResolveWaits(t *testing.T) {
-	run(t, &backend{}, config{Observe: func(event) { time.Sleep(time.Second) }}, func(t *testing.T, r *reg) {
+	run(t, &backend{}, config{Observe: func(event) { elapse(time.Second) }}, func(t *testing.T, r *reg) {
 		h, err := r.Hold("a")
 		if err != nil {
 			t.Fatal(err)

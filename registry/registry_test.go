@@ -187,7 +187,7 @@ func TestOneListRunsUnderAnyLoad(t *testing.T) { // R9
 
 func TestALeaverFailsNobodyAndItsAdoptionGoesOn(t *testing.T) { // R81
 	adopt := func(ctx context.Context, _ string, v int) (int, error) {
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		return v, ctx.Err()
 	}
 	run(t, &backend{items: map[string]int{"a": 1}}, config{Adopt: adopt}, func(t *testing.T, r *reg) {
@@ -254,7 +254,7 @@ func TestNothingIsEvictedForSize(t *testing.T) { // R65
 		for i := range 5_000 {
 			fill(t, r, fmt.Sprint(i), i)
 		}
-		time.Sleep(24 * 365 * time.Hour)
+		elapse(24 * 365 * time.Hour)
 		if n := len(present(r)); n != 5_000 || r.Stats().Entries != n {
 			t.Errorf("%d of 5000 are left", n)
 		}

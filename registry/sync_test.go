@@ -81,7 +81,7 @@ func TestYoungEntriesAreSpared(t *testing.T) { // R80
 	for grace, want := range map[time.Duration]time.Duration{0: 30 * time.Second, time.Minute: time.Minute} {
 		run(t, &backend{}, config{Grace: grace}, func(t *testing.T, r *reg) {
 			e := fill(t, r, "a", 1)
-			time.Sleep(want - 1)
+			elapse(want - 1)
 			take(t, r, "a").Cancel() // changes nothing about its age
 			if rep, err := r.Sync(t.Context()); err != nil || rep.Dropped != 0 {
 				t.Errorf("a young entry: Sync = %+v, %v", rep, err)
@@ -92,7 +92,7 @@ func TestYoungEntriesAreSpared(t *testing.T) { // R80
 			if s := r.Stats(); s.Fenced != 0 {
 				t.Errorf("Stats = %+v", s)
 			}
-			time.Sleep(time.Nanosecond)
+			elapse(time.Nanosecond)
 			if rep, err := r.Sync(t.Context()); err != nil || rep.Dropped != 1 {
 				t.Errorf("at its grace: Sync = %+v, %v", rep, err)
 			}
@@ -107,7 +107,7 @@ func TestRefreshConfirmsOrDrops(t *testing.T) { // R17
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		if got, err := r.Refresh(t.Context(), "a"); err != nil || got != e || b.count() != 2 {
 			t.Errorf("Refresh = %+v, %v after %d lists", got, err, b.count())
 		}
@@ -207,7 +207,7 @@ func TestSyncEndsWithItsCallerAndReportsSoFar(t *testing.T) { // R81
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, registry.ErrUnavailable) || rep.Adopted != 1 || rep.Dropped != 1 {
 			t.Errorf("Sync = %+v, %v", rep, err)
 		}
-		time.Sleep(time.Minute) // what has begun is carried out
+		elapse(time.Minute) // what has begun is carried out
 		if s := r.Stats(); s.Adopted != 2 {
 			t.Errorf("Stats = %+v", s)
 		}

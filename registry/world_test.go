@@ -52,7 +52,7 @@ func (w *world) chance(n int) (yes bool) {
 func (w *world) pause(ms int) {
 	var d time.Duration
 	w.locked(func() { d = time.Duration(max(0, w.rng.IntN(ms*1300)-ms*300)) * time.Microsecond })
-	time.Sleep(d)
+	elapse(d)
 }
 
 // fail is the end of a callback that goes wrong once in a while.
@@ -66,7 +66,7 @@ func (w *world) fail() error {
 	case w.chance(3):
 		runtime.Goexit()
 	case w.chance(3):
-		time.Sleep(100 * time.Millisecond) // ignores its budget
+		elapse(100 * time.Millisecond) // ignores its budget
 	}
 	return errors.New("boom")
 }

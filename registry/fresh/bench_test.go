@@ -47,7 +47,7 @@ func Benchmark64CallersOneMillisecond(b *testing.B) {
 	var runs atomic.Int64
 	slow := func(context.Context, []string) (int, error) {
 		runs.Add(1)
-		time.Sleep(time.Millisecond)
+		elapse(time.Millisecond)
 		return 1, nil
 	}
 	measure := func(b *testing.B, call func() error) {
@@ -82,7 +82,7 @@ func BenchmarkTenThousandAtOnce(b *testing.B) {
 	var runs atomic.Int64
 	c := fresh.New(func(context.Context, []string) (int, error) {
 		runs.Add(1)
-		time.Sleep(took)
+		elapse(took)
 		return 1, nil
 	}, fresh.Config{})
 	defer c.Close()

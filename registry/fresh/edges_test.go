@@ -20,7 +20,7 @@ import (
 func deaf(d time.Duration) *source {
 	return &source{play: func(_ context.Context, run int) error {
 		if run == 1 {
-			time.Sleep(d)
+			elapse(d)
 		}
 		return nil
 	}}
@@ -65,7 +65,7 @@ func TestWorkThatIgnoresItsBudgetKeepsTheSlot(t *testing.T) { // R9
 		if st := c.Stats(); st != (fresh.Stats{Runs: 1, Failed: 1, Waiters: 1, Running: true, Promised: true, Wedged: true}) {
 			t.Errorf("Stats = %+v", st)
 		}
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		joins := ask(t.Context(), c)
 		for _, ch := range []<-chan answer{second, joins} { // one budget after the first
 			if a := <-ch; !errors.Is(a.err, fresh.ErrBudget) || !strings.HasSuffix(a.err.Error(), " of 10s") || time.Duration(a.took) > 20*time.Second {
@@ -90,7 +90,7 @@ func TestWorkThatIgnoresItsBudgetKeepsTheSlot(t *testing.T) { // R9
 func TestACallerDuringAWedgeIsAnsweredOneBudgetLater(t *testing.T) {
 	run(t, deaf(time.Hour), fresh.Config{Budget: 10 * time.Second}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
 		<-ask(t.Context(), c)
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		if a := <-ask(t.Context(), c); !errors.Is(a.err, fresh.ErrBudget) || a.took != 10*time.Second {
 			t.Errorf("caller during the wedge: %+v", a)
 		}
@@ -102,7 +102,7 @@ func TestACallerDuringAWedgeIsAnsweredOneBudgetLater(t *testing.T) {
 
 func TestNobodyWaitsLongerThanTwoBudgets(t *testing.T) {
 	s := &source{play: func(ctx context.Context, run int) error {
-		time.Sleep(18 * time.Second) // returns 8 s late, whatever its context says
+		elapse(18 * time.Second) // returns 8 s late, whatever its context says
 		return nil
 	}}
 	run(t, s, fresh.Config{Budget: 10 * time.Second}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
@@ -133,7 +133,7 @@ func TestMinIntervalPacesTheStarts(t *testing.T) {
 		if st := c.Stats(); st != (fresh.Stats{Runs: 1, Waiters: 1, Promised: true}) {
 			t.Errorf("Stats = %+v", st)
 		}
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		third := ask(t.Context(), c)
 		if a := <-second; a != (answer{run: 2, took: 11 * time.Second}) {
 			t.Errorf("second: %+v", a)
@@ -141,11 +141,11 @@ func TestMinIntervalPacesTheStarts(t *testing.T) {
 		if a := <-third; a != (answer{run: 2, took: 9 * time.Second}) {
 			t.Errorf("third, which shares it: %+v", a)
 		}
-		time.Sleep(8 * time.Second) // to the second 19
+		elapse(8 * time.Second) // to the second 19
 		if a := <-ask(t.Context(), c); a != (answer{run: 3, took: 2 * time.Second}) {
 			t.Errorf("fourth: %+v", a)
 		}
-		time.Sleep(20 * time.Second)
+		elapse(20 * time.Second)
 		if a := <-ask(t.Context(), c); a != (answer{run: 4, took: time.Second}) {
 			t.Errorf("one after a long rest: %+v", a)
 		}
@@ -160,7 +160,7 @@ func TestAPacedPromiseNobodyWaitsForIsNotStarted(t *testing.T) { // R81
 		leaver := ask(ctx, c)
 		leave()
 		<-leaver
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		if st := c.Stats(); st != (fresh.Stats{Runs: 1, NeverStarted: 1}) {
 			t.Errorf("Stats = %+v", st)
 		}

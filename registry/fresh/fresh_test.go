@@ -286,3 +286,6 @@ func TestAnAnswerThatIsThereWinsOverLeaving(t *testing.T) {
 		}
 	})
 }
+
+// elapse lets time pass: virtual time in a bubble, and in benchmarks what a run takes.
+func elapse(d time.Duration) { time.Sleep(d) }

@@ -18,7 +18,7 @@ import (
 func TestAPanicReachesEveryCallerAndWedgesNothing(t *testing.T) { // R82
 	boom := errors.New("boom")
 	s := &source{play: func(_ context.Context, run int) error {
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		if run == 2 {
 			panic(boom)
 		}
@@ -47,7 +47,7 @@ func TestAPanicReachesEveryCallerAndWedgesNothing(t *testing.T) { // R82
 
 func TestAnEndedGoroutineReachesEveryCallerAsAPanic(t *testing.T) { // R82
 	s := &source{play: func(_ context.Context, run int) error {
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		if run == 1 {
 			runtime.Goexit()
 		}
