@@ -152,8 +152,12 @@ func (c *call) health() {
 		c.refuse(errMethod)
 		return
 	}
-	h := wire.Health{Protocol: wire.Protocol, Version: c.srv.cfg.Version, Confinement: []string{}}
-	if c.srv.cfg.Spawner != nil {
+	h := wire.Health{Protocol: wire.Protocol, Version: c.srv.cfg.Version, Confinement: c.srv.cfg.Confinement}
+	switch {
+	case h.Confinement != nil:
+	case c.srv.cfg.Spawner == nil:
+		h.Confinement = []string{}
+	default:
 		h.Confinement = c.srv.cfg.Spawner.Abilities().Sentences()
 	}
 	c.answer(http.StatusOK, h)

@@ -41,6 +41,8 @@ type Config struct {
 	Clock   clock.Clock    // nil: the real one
 	Logger  *zap.Logger    // nil: silent
 	Version string         // of the build, for GET /health
+	// Confinement is what GET /health says of it, one sentence each; nil: what the Spawner can do.
+	Confinement []string
 }
 
 // Sandbox is what a Server is told of a sandbox.

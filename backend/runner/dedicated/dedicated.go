@@ -110,9 +110,16 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return fmt.Errorf("runner: %w", err)
 	}
 	defer spawner.Close()
-	server := runner.New(runner.Config{Spawner: spawner, Token: token, Logger: log, Version: o.version})
+	tmp, cell, err := o.confine(spawner)
+	if err != nil {
+		return err
+	}
+	defer cell.Close()
+	server := runner.New(runner.Config{
+		Spawner: spawner, Token: token, Logger: log, Version: o.version, Confinement: cell.Abilities().Sentences(),
+	})
 	defer server.Close()
-	if err := o.add(server, spawner); err != nil {
+	if err := server.Add(runner.Sandbox{ID: o.id, Home: o.home, Env: map[string]string{"TMPDIR": tmp}, Confinement: cell}); err != nil {
 		return err
 	}
 	l, err := o.open()
@@ -123,18 +130,18 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return serve(ctx, l, server)
 }
 
-// add makes the sandbox servable. The container around it is its boundary already: everything in there may be read.
-func (o options) add(server *runner.Server, spawner *spawn.Spawner) error {
+// confine prepares the sandbox. The container around it is its boundary: which files may be written and which ports bound is for
+// whoever made that to say.
+func (o options) confine(spawner *spawn.Spawner) (tmp string, cell *spawn.Confinement, err error) {
 	tmp, uid, gid, err := o.makeTmp()
 	if err != nil {
-		return fmt.Errorf("runner: home: %w", err)
+		return "", nil, fmt.Errorf("runner: home: %w", err)
 	}
-	limits := spawn.Limits{Name: o.id, Home: o.home, ReadOnly: []string{"/"}, UID: uid, GID: gid}
-	cell, err := spawner.Confine(limits)
+	cell, err = spawner.Confine(spawn.Limits{Name: o.id, Home: o.home, Open: true, UID: uid, GID: gid})
 	if err != nil {
-		return fmt.Errorf("runner: %w", err)
+		return "", nil, fmt.Errorf("runner: %w", err)
 	}
-	return server.Add(runner.Sandbox{ID: o.id, Home: o.home, Env: map[string]string{"TMPDIR": tmp}, Confinement: cell})
+	return tmp, cell, nil
 }
 
 // makeTmp makes the directory for temporary files, which lies in the workspace, and says who is to own both: nobody else than this

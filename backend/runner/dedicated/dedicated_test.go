@@ -118,6 +118,33 @@ func TestASandboxIsServedOverTCPToWhoHasTheToken(t *testing.T) { // R106
 	}
 }
 
+func TestFilesAndPortsAreForTheContainerToConfine(t *testing.T) {
+	dir := home(t)
+	outside, err := os.MkdirTemp("", "kwo")
+	if err == nil {
+		err = os.Chmod(outside, 0o777)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(outside) })
+	p := start(t, []string{dedicated.TokenVariable + "=s3cret"}, "-listen", "127.0.0.1:0", "-id", "box", "-home", dir)
+	if status, body := p.sh("echo hi >"+outside+"/f && cat "+outside+"/f", "s3cret"); status != 200 || !strings.Contains(body, `hi\n`) {
+		t.Errorf("%d %s", status, body)
+	}
+	resp, err := p.http.Get("http://runner/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	for _, want := range []string{"files are not confined beyond their permissions", "TCP ports can be bound"} {
+		if err != nil || !bytes.Contains(body, []byte(want)) {
+			t.Errorf("%q is not said: %s, %v", want, body, err)
+		}
+	}
+}
+
 func TestTheTokenIsNowhereToBeSeen(t *testing.T) { // R103
 	p := start(t, []string{dedicated.TokenVariable + "=s3cret", "KEEPWELL_CANARY=1"}, "-listen", "127.0.0.1:0", "-id", "box", "-home", home(t))
 	for _, name := range []string{"environ", "cmdline"} {

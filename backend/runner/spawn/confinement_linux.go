@@ -48,7 +48,7 @@ func (s *Spawner) Confine(l Limits) (*Confinement, error) {
 	if st, err := os.Stat(l.Home); err != nil || !st.IsDir() {
 		return nil, fmt.Errorf("spawn: confine %s: home %q is not a directory: %w", l.Name, l.Home, orNotExist(err))
 	}
-	set, err := s.landlock.ruleset(l.Home, l.ReadOnly)
+	set, err := s.landlock.ruleset(l)
 	if err != nil {
 		return nil, fmt.Errorf("spawn: confine %s: %w", l.Name, err)
 	}
@@ -56,6 +56,16 @@ func (s *Spawner) Confine(l Limits) (*Confinement, error) {
 		set.Close() // made again whenever the sandbox gets a cell, so that an idle one holds no descriptor
 	}
 	return &Confinement{s: s, limits: l, ownUID: own, live: map[*Process]struct{}{}}, nil
+}
+
+// Abilities says what is enforced on this sandbox.
+func (c *Confinement) Abilities() Abilities {
+	a := c.s.able
+	if c.limits.Open {
+		a.LandlockABI, a.NoTCPBind = 0, false
+	}
+	a.UIDs = c.ownUID
+	return a
 }
 
 func orNotExist(err error) error {
@@ -86,14 +96,14 @@ func (c *Confinement) insideLocked(f func()) error {
 }
 
 func (c *Confinement) openLocked() error {
-	set, err := c.s.landlock.ruleset(c.limits.Home, c.limits.ReadOnly)
+	set, err := c.s.landlock.ruleset(c.limits)
 	if err != nil {
 		return err
 	}
 	if set != nil {
 		defer set.Close()
 	}
-	if c.cell, err = newCell(func() error { return enter(set) }); err != nil {
+	if c.cell, err = newCell(func() error { return enter(set, c.limits.Open) }); err != nil {
 		return err
 	}
 	c.idle = idleAfter

@@ -113,27 +113,39 @@ func (l *landlock) rights() uint64 {
 	return all
 }
 
-// ruleset makes the ruleset of one sandbox; nil when the kernel has no Landlock. The caller closes it.
-func (l *landlock) ruleset(home string, readOnly []string) (*os.File, error) {
-	if l.abi == 0 {
+// ruleset makes the ruleset of one sandbox; nil when the kernel has no Landlock, or none that would restrict an open sandbox. The caller
+// closes it.
+func (l *landlock) ruleset(limits Limits) (*os.File, error) {
+	if l.abi == 0 || limits.Open && !l.scoped {
 		return nil, nil
 	}
-	set, err := l.create()
+	if limits.Open {
+		return l.create(unix.LandlockRulesetAttr{})
+	}
+	set, err := l.closed()
 	if err != nil {
 		return nil, err
 	}
-	if err := l.fill(set, home, readOnly); err != nil {
+	if err := l.fill(set, limits.Home, limits.ReadOnly); err != nil {
 		set.Close()
 		return nil, err
 	}
 	return set, nil
 }
 
-func (l *landlock) create() (*os.File, error) {
+// closed makes a ruleset that allows nothing yet.
+func (l *landlock) closed() (*os.File, error) {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: l.rights()}
-	size := unsafe.Offsetof(attr.Handled_access_net)
 	if l.abi >= 4 {
 		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP
+	}
+	return l.create(attr)
+}
+
+// create makes a ruleset that keeps signals and abstract sockets inside, as far as this kernel can, besides what attr says.
+func (l *landlock) create(attr unix.LandlockRulesetAttr) (*os.File, error) {
+	size := unsafe.Offsetof(attr.Handled_access_net)
+	if l.abi >= 4 {
 		size = unsafe.Offsetof(attr.Scoped)
 	}
 	if l.abi >= 6 {
@@ -183,9 +195,9 @@ func add(set *os.File, r rule) error {
 	return nil
 }
 
-// enter confines the calling thread for good: no new privileges, root without its capabilities once it executes something, and the
-// ruleset if there is one.
-func enter(set *os.File) error {
+// enter confines the calling thread for good: no new privileges, root without its capabilities once it executes something, no ports
+// unless open, and the ruleset if there is one.
+func enter(set *os.File, open bool) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
@@ -193,8 +205,10 @@ func enter(set *os.File) error {
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("give up capabilities: %w", err)
 	}
-	if _, err := denyMPTCP(); err != nil {
-		return err
+	if !open {
+		if _, err := denyMPTCP(); err != nil {
+			return err
+		}
 	}
 	if set == nil {
 		return nil

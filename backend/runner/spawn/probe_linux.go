@@ -58,14 +58,14 @@ func probeStopped(l *landlock, a *Abilities) {
 
 // canSignalFromInside asks from a thread that allows itself nothing. What cannot be found out counts as yes.
 func canSignalFromInside(l *landlock, pid int) bool {
-	set, err := l.create()
+	set, err := l.closed()
 	if err != nil {
 		return true
 	}
 	defer set.Close()
 	refused := make(chan bool)
 	onThread(func() { // ends with its one question
-		refused <- enter(set) == nil && errors.Is(unix.Kill(pid, 0), unix.EPERM)
+		refused <- enter(set, false) == nil && errors.Is(unix.Kill(pid, 0), unix.EPERM)
 	})
 	return !<-refused
 }

@@ -14,8 +14,9 @@ var ErrClosed = errors.New("spawn: the sandbox takes no commands any more")
 // Config holds the optional settings of a Spawner. The zero value is usable.
 type Config struct {
 	// Reap makes this process adopt and reap the orphans of what it starts (subreaper, or PID 1). Only for a process that starts
-	// children through this Spawner alone, since it waits for every child. It also turns off core dumps, and keeps other
-	// processes of the same user from reading the memory and the environment of this one.
+	// children through this Spawner alone, since it waits for every child. It also sets RLIMIT_CORE to 0, the hard limit too, so that
+	// neither this process nor what it starts can dump core again, and makes this process undumpable, so that others of its user can
+	// neither trace it nor read its memory and its environment.
 	Reap   bool
 	Clock  clock.Clock // measures the grace of a kill; nil: the real one
 	Logger *zap.Logger // nil: silent
@@ -27,6 +28,7 @@ type Limits struct {
 	Home      string   // read-write; a private tmp lies inside it
 	UID, GID  uint32   // 0: the caller's own
 	ReadOnly  []string // further read-only paths beside the system's
+	Open      bool     // files and ports are for something else to confine, such as a container; ReadOnly means nothing then
 	MemoryMB  int64    // address space of one process, in MiB; 0: no limit
 	PIDs      int64    // processes and threads of the uid; 0: no limit
 	OpenFiles uint64   // 0: inherited

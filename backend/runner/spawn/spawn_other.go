@@ -62,6 +62,9 @@ func (s *Spawner) Confine(l Limits) (*Confinement, error) {
 	return &Confinement{s: s, limits: l, live: map[*Process]struct{}{}}, nil
 }
 
+// Abilities says what is enforced on this sandbox: nothing.
+func (c *Confinement) Abilities() Abilities { return Abilities{} }
+
 // Start starts one command. A command that is not there is os.ErrNotExist, one that may not be executed is os.ErrPermission. It panics when
 // a stream is not set.
 func (c *Confinement) Start(cmd Command) (*Process, error) {
