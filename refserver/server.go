@@ -3,6 +3,7 @@ package refserver
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/singleflight"
@@ -20,6 +21,9 @@ const (
 	limitHost   = "host"
 	limitTenant = "tenant"
 )
+
+// drain is how long a client whose body was refused is listened to, so that a slow one comes to read why.
+const drain = time.Second
 
 // Server serves the sandboxes of one backend. It is made by New and safe for concurrent use.
 type Server struct {
@@ -54,8 +58,8 @@ func New(cfg Config) (*Server, error) {
 		be:      cfg.Budgets.Bound(cfg.Backend),
 		auth:    newAuth(cfg),
 		runners: newRunners(cfg.Clock),
-		json:    &bodylimit.Limiter{Max: cfg.MaxBody, Strict: true, Logger: cfg.Logger},
-		files:   &bodylimit.Limiter{Max: cfg.MaxFile, Logger: cfg.Logger},
+		json:    &bodylimit.Limiter{Max: cfg.MaxBody, Drain: drain, Strict: true, Logger: cfg.Logger},
+		files:   &bodylimit.Limiter{Max: cfg.MaxFile, Drain: drain, Logger: cfg.Logger},
 		routes:  newRoutes(),
 		doubts:  doubts{clock: cfg.Clock},
 	}
