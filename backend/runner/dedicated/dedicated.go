@@ -44,6 +44,7 @@ type options struct {
 	id        string
 	home      string
 	tokenFile string
+	passEnv   bool
 	version   string
 }
 
@@ -76,6 +77,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.StringVar(&o.id, "id", "", "id of the sandbox")
 	set.StringVar(&o.home, "home", "/workspace", "workspace of the sandbox")
 	set.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear; otherwise the variable "+TokenVariable)
+	set.BoolVar(&o.passEnv, "pass-env", false, "hand the environment of this program, without the token, on to every process: it is the container's")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -119,7 +121,7 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		Spawner: spawner, Token: token, Logger: log, Version: o.version, Confinement: cell.Abilities().Sentences(),
 	})
 	defer server.Close()
-	if err := server.Add(runner.Sandbox{ID: o.id, Home: o.home, Env: map[string]string{"TMPDIR": tmp}, Confinement: cell}); err != nil {
+	if err := server.Add(runner.Sandbox{ID: o.id, Home: o.home, Env: o.env(tmp), Confinement: cell}); err != nil {
 		return err
 	}
 	l, err := o.open()
@@ -128,6 +130,22 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	_, _ = fmt.Fprintln(stdout, "listening on", l.Addr())
 	return serve(ctx, l, server)
+}
+
+// env returns what every process finds in its environment. By now that of this program is without the token.
+func (o options) env(tmp string) map[string]string {
+	env := map[string]string{}
+	if o.passEnv {
+		for _, entry := range os.Environ() {
+			if name, value, ok := strings.Cut(entry, "="); ok && name != TokenVariable {
+				env[name] = value
+			}
+		}
+	}
+	if env["TMPDIR"] == "" {
+		env["TMPDIR"] = tmp
+	}
+	return env
 }
 
 // confine prepares the sandbox. The container around it is its boundary: which files may be written and which ports bound is for

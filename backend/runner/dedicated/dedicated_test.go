@@ -158,6 +158,17 @@ func TestTheTokenIsNowhereToBeSeen(t *testing.T) { // R103
 	}
 }
 
+func TestTheEnvironmentOfAContainerIsPassedOnWithoutTheToken(t *testing.T) { // R103
+	env := []string{dedicated.TokenVariable + "=s3cret", "KEEPWELL_CANARY=1", "TMPDIR="}
+	p := start(t, env, "-listen", "127.0.0.1:0", "-id", "box", "-home", home(t), "-pass-env")
+	if _, body := p.sh("env; cat /proc/$PPID/environ; true", "s3cret"); strings.Contains(body, "s3cret") || !strings.Contains(body, "KEEPWELL_CANARY=1") {
+		t.Errorf("a command sees %s", body)
+	}
+	if _, body := p.sh("echo $TMPDIR", "s3cret"); !strings.Contains(body, "/tmp") {
+		t.Errorf("TMPDIR is %s", body)
+	}
+}
+
 func TestAUnixSocketIsForItsOwner(t *testing.T) {
 	dir := home(t)
 	socket := filepath.Join(filepath.Dir(dir), filepath.Base(dir)+".sock")
