@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"backend/backendtest":       {"backend"},
 	"backend/memory":            {"backend"},
 	"backend/runner":            {"backend", "backend/runner/...", "bodylimit"},
+	"backend/runner/dedicated":  {"backend", "backend/runner", "backend/runner/...", "bodylimit"},
 	"backend/runner/cmd/runner": {"backend", "backend/runner", "backend/runner/...", "bodylimit"},
 	"backend/local":             {"backend", "backend/runner", "backend/runner/...", "bodylimit"},
 }
