@@ -19,6 +19,7 @@ import (
 type binary struct {
 	path, dir, scratch string
 	rapid              bool          // the tests have rapid's flags
+	short              bool          // the tests know -short: what they skip can only add to what is noticed
 	limit              time.Duration // for one run; past it the mutant counts as killed
 }
 
@@ -29,7 +30,10 @@ func build(ctx context.Context, pkg *loaded) (*binary, error) {
 		return nil, err
 	}
 	b := &binary{path: filepath.Join(scratch, "tests"), dir: pkg.dir, scratch: scratch, limit: time.Minute}
-	b.rapid, err = importsRapid(pkg.dir)
+	b.rapid, err = testsMention(pkg.dir, `"pgregory.net/rapid"`)
+	if err == nil {
+		b.short, err = testsMention(pkg.dir, "testing.Short()")
+	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(scratch))
 	}
@@ -48,14 +52,14 @@ func build(ctx context.Context, pkg *loaded) (*binary, error) {
 	return b, nil
 }
 
-func importsRapid(dir string) (bool, error) {
+func testsMention(dir, text string) (bool, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	for _, path := range paths {
 		src, err := os.ReadFile(path)
 		if err != nil {
 			return false, err
 		}
-		if bytes.Contains(src, []byte(`"pgregory.net/rapid"`)) {
+		if bytes.Contains(src, []byte(text)) {
 			return true, nil
 		}
 	}
@@ -97,6 +101,9 @@ func (b *binary) run(ctx context.Context, id int) (killed bool, out []byte, err 
 		b.path, "-test.failfast", "-test.timeout="+b.limit.String(), "-test.count=1")
 	if b.rapid {
 		cmd.Args = append(cmd.Args, "-rapid.nofailfile")
+	}
+	if b.short {
+		cmd.Args = append(cmd.Args, "-test.short")
 	}
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "KEEPWELL_MUTANT="+strconv.Itoa(id))
