@@ -54,8 +54,8 @@ func BenchmarkExec(b *testing.B) {
 // streamed is how much BenchmarkStream moves.
 const streamed = 1 << 30
 
-// BenchmarkStream moves output of a command to a client, and reports the memory the runner took at most and the time of a processor
-// that it spent, which does not depend on what else the machine does.
+// BenchmarkStream moves output of a command to a client, and reports the memory the runner took at most and what it spent, which does
+// not depend much on what else the machine does: the time of a processor, and calls that read and write.
 func BenchmarkStream(b *testing.B) {
 	for _, source := range []struct{ name, cmd string }{
 		{"text", "yes 'a line of some 32 bytes, or so.' | head -c %d"},
@@ -65,6 +65,7 @@ func BenchmarkStream(b *testing.B) {
 			d := startDaemon(b)
 			c := d.add("a")
 			b.SetBytes(streamed)
+			reads, writes := calls(d.cmd.Process.Pid)
 			for b.Loop() {
 				resp := c.request("POST", "/exec", strings.NewReader(toJSON(wire.StartRequest{Cmd: line(fmt.Sprintf(source.cmd, streamed))})))
 				n, err := io.Copy(io.Discard, resp.Body)
@@ -75,8 +76,22 @@ func BenchmarkStream(b *testing.B) {
 			}
 			b.ReportMetric(float64(peak(d.cmd.Process.Pid)), "peak-KiB")
 			b.ReportMetric(spent(d.cmd.Process.Pid).Seconds()/float64(b.N)/(float64(streamed)/(1<<30)), "cpu-s/GiB")
+			readsNow, writesNow := calls(d.cmd.Process.Pid)
+			mib := float64(b.N) * streamed / (1 << 20)
+			b.ReportMetric(float64(readsNow-reads)/mib, "reads/MiB")
+			b.ReportMetric(float64(writesNow-writes)/mib, "writes/MiB")
 		})
 	}
+}
+
+// calls returns how often a process has read and written.
+func calls(pid int) (reads, writes int) {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	for line := range strings.Lines(string(b)) {
+		_, _ = fmt.Sscanf(line, "syscr: %d", &reads)
+		_, _ = fmt.Sscanf(line, "syscw: %d", &writes)
+	}
+	return reads, writes
 }
 
 // peak returns the largest resident size of a process so far, in KiB.

@@ -10,6 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A process that writes much in small pieces would have each of them read, sent and flushed by itself. What it writes while the pump
+// pauses is moved at once, and its pipe holds more than it can write meanwhile. Little output is never waited for.
+const (
+	busy   = 4 << 10 // bytes of a read, and more: the process writes much
+	gather = 500 * time.Microsecond
+)
+
 // pumped says how far a pump has come when it reports.
 type pumped uint8
 
@@ -25,7 +32,11 @@ func (p *process) pump(stream int, end *os.File, done chan<- pumped) {
 	defer func() { _ = end.Close() }()
 	conn, err := end.SyscallConn()
 	for err == nil {
-		err = p.pumpOnce(stream, conn.Read)
+		var n int
+		n, err = p.pumpOnce(stream, conn.Read)
+		if busy <= n && n < readSize {
+			time.Sleep(gather)
+		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			_ = end.SetReadDeadline(time.Time{})
 			if err = p.pumpRest(stream, conn); err == nil {
@@ -49,20 +60,16 @@ func (p *process) pumpRest(stream int, conn syscall.RawConn) error {
 		})
 	}
 	for n := 0; n < pipeSize; n += readSize {
-		if err := p.pumpOnce(stream, atOnce); err != nil {
+		if _, err := p.pumpOnce(stream, atOnce); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pumpOnce moves what one read yields. A buffer is taken only when there is something to read, so that a silent process holds none.
-func (p *process) pumpOnce(stream int, wait func(read func(fd uintptr) bool) error) error {
-	var (
-		b   *buffers
-		n   int
-		err error
-	)
+// pumpOnce moves what one read yields, and returns how much that was. A buffer is taken only when there is something to read, so that a silent process holds none.
+func (p *process) pumpOnce(stream int, wait func(read func(fd uintptr) bool) error) (n int, err error) {
+	var b *buffers
 	waitErr := wait(func(fd uintptr) bool {
 		b = p.sb.srv.takeBuffers()
 		n, err = readFD(int(fd), b.raw)
@@ -82,7 +89,7 @@ func (p *process) pumpOnce(stream int, wait func(read func(fd uintptr) bool) err
 			err = io.EOF
 		}
 	}
-	return errors.Join(waitErr, err)
+	return n, errors.Join(waitErr, err)
 }
 
 func readFD(fd int, buf []byte) (int, error) {

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	readSize = 64 << 10 // bytes of a process's output that make up one event at most
-	ping     = wire.PingSeconds * time.Second
+	readSize  = 64 << 10  // bytes of a process's output that make up one event at most
+	writeSize = 128 << 10 // bytes of events that are enough for one write
+	ping      = wire.PingSeconds * time.Second
 
 	// lastWords is how long a client that does not read is waited for when the sandbox is gone. It is time on the socket, which only
 	// the real clock measures.
@@ -21,8 +22,8 @@ const (
 
 // buffers are what moving output takes. They are shared by all streams and held only while there is something to move.
 type buffers struct {
-	raw  []byte // as the process wrote it
-	line []byte // as it is sent
+	raw   []byte // as the process wrote it
+	lines []byte // as it is sent
 }
 
 func newBuffers() *buffers { return &buffers{raw: make([]byte, readSize)} }
@@ -49,8 +50,8 @@ func (c *call) openStream() *stream {
 func (s *stream) send(event any) error {
 	b := s.c.srv.takeBuffers()
 	defer s.c.srv.bufs.Put(b)
-	b.line = appendLine(b.line[:0], event)
-	if _, err := s.c.w.Write(b.line); err != nil {
+	b.lines = appendLine(b.lines[:0], event)
+	if _, err := s.c.w.Write(b.lines); err != nil {
 		return errClientHasGone
 	}
 	return s.letGo()
@@ -94,28 +95,41 @@ func (s *stream) copyReady(r *reader) (ended bool, err error) {
 	defer s.c.srv.bufs.Put(b)
 	sent := false
 	for {
+		more := b.fill(r)
+		if len(b.lines) > 0 {
+			if _, err := s.c.w.Write(b.lines); err != nil {
+				return false, errClientHasGone
+			}
+			sent = true
+		}
+		switch {
+		case more == foundExit:
+			return true, nil // it leaves together with the end of the answer
+		case more == foundNothing && sent:
+			return false, s.letGo()
+		case more == foundNothing:
+			return false, nil
+		}
+	}
+}
+
+// fill sets lines to what r finds, until that is enough for one write, and returns what it found last: every write to the client is
+// several system calls.
+func (b *buffers) fill(r *reader) (last found) {
+	b.lines = b.lines[:0]
+	for {
 		it := r.next(b.raw)
 		switch it.found {
-		case foundNothing:
-			if sent {
-				err = s.letGo()
-			}
-			return false, err
 		case foundData:
-			b.line = appendOutput(b.line[:0], it.stream, b.raw[:it.to-it.from], it.from)
+			b.lines = appendOutput(b.lines, it.stream, b.raw[:it.to-it.from], it.from)
 		case foundGap:
-			b.line = appendLine(b.line[:0], wire.Gap{Event: wire.EventGap, Stream: eventName(it.stream), From: it.from, To: it.to})
+			b.lines = appendLine(b.lines, wire.Gap{Event: wire.EventGap, Stream: eventName(it.stream), From: it.from, To: it.to})
 		case foundExit:
-			b.line = appendLine(b.line[:0], it.exit)
+			b.lines = appendLine(b.lines, it.exit)
 		}
-		// The line is on its way with the next one, which is ready, or with the flush.
-		if _, err := s.c.w.Write(b.line); err != nil {
-			return false, errClientHasGone
+		if it.found == foundExit || it.found == foundNothing || len(b.lines) >= writeSize {
+			return it.found
 		}
-		if it.found == foundExit {
-			return true, nil // it leaves together with the end of the answer
-		}
-		sent = true
 	}
 }
 
