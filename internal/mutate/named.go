@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // namedMutation is a change that a numbered rule asks to be noticed.
@@ -16,31 +18,45 @@ type namedMutation struct {
 
 func namedMutations() []namedMutation { return nil }
 
-// tryNamed tries the named mutations of dir and returns the names of those that survived.
-func tryNamed(ctx context.Context, dir string) (survived []string, err error) {
-	for _, n := range namedMutations() {
-		if filepath.ToSlash(filepath.Dir(n.file)) != dir {
+func (n namedMutation) String() string { return n.rule + ", in " + n.file }
+
+// tryNamed tries those of all that change dir and have only in their name, and returns how many and which of them survived.
+func tryNamed(ctx context.Context, all []namedMutation, dir, only string, limit time.Duration) (tried int, survived []string, err error) {
+	for _, n := range all {
+		if path.Dir(n.file) != dir || !strings.Contains(n.String(), only) {
 			continue
 		}
-		src, err := os.ReadFile(n.file)
+		tried++
+		killed, err := n.kills(ctx, limit)
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
-		if strings.Count(string(src), n.old) != 1 {
-			return nil, fmt.Errorf("%s: the text to change for %s does not stand there exactly once", n.file, n.rule)
-		}
-		abs, err := filepath.Abs(n.file)
-		if err != nil {
-			return nil, err
-		}
-		pkg := &loaded{dir: filepath.Dir(abs), sources: map[string]string{abs: strings.Replace(string(src), n.old, n.new, 1)}}
-		b, err := build(ctx, pkg)
-		if b != nil {
-			os.RemoveAll(b.scratch)
-			survived = append(survived, n.rule+" in "+n.file)
-		} else if !strings.Contains(err.Error(), "the tests fail without a mutation") {
-			return nil, err
+		if !killed {
+			survived = append(survived, n.String())
 		}
 	}
-	return survived, nil
+	return tried, survived, nil
+}
+
+// kills reports whether a test of the package fails for n. The tests are known to pass without it.
+func (n namedMutation) kills(ctx context.Context, limit time.Duration) (bool, error) {
+	file, err := filepath.Abs(n.file)
+	if err != nil {
+		return false, err
+	}
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return false, err
+	}
+	if strings.Count(string(src), n.old) != 1 {
+		return false, fmt.Errorf("%s: the text to change does not stand there exactly once", n)
+	}
+	changed := map[string]string{file: strings.Replace(string(src), n.old, n.new, 1)}
+	b, err := compileTests(ctx, &loaded{dir: filepath.Dir(file), sources: changed})
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", n, err)
+	}
+	defer os.RemoveAll(b.scratch)
+	end, _, err := b.run(ctx, 0, limit)
+	return end != passed, err
 }

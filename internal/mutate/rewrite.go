@@ -92,6 +92,10 @@ func (r *rewriter) sitesBelow(n ast.Node) (sites []site) {
 			if c.Cond != nil {
 				conditions[c.Cond] = true
 			}
+		case *ast.SwitchStmt:
+			if c.Tag == nil {
+				markCases(c.Body.List, conditions)
+			}
 		case *ast.BlockStmt:
 			markRemovable(c.List, statements)
 		case *ast.CaseClause:
@@ -116,6 +120,15 @@ func (r *rewriter) sitesBelow(n ast.Node) (sites []site) {
 	return sites
 }
 
+// markCases notes the conditions of a switch without a tag.
+func markCases(clauses []ast.Stmt, into map[ast.Expr]bool) {
+	for _, c := range clauses {
+		for _, e := range c.(*ast.CaseClause).List {
+			into[e] = true
+		}
+	}
+}
+
 // markRemovable notes the statements that the code compiles without.
 func markRemovable(list []ast.Stmt, into map[ast.Stmt]bool) {
 	for i, s := range list {
@@ -127,7 +140,7 @@ func markRemovable(list []ast.Stmt, into map[ast.Stmt]bool) {
 		case *ast.BranchStmt:
 			into[s] = s.Tok != token.FALLTHROUGH
 		case *ast.ReturnStmt:
-			into[s] = len(s.Results) == 0 && i < len(list)
+			into[s] = len(s.Results) == 0 && i < len(list)-1 // the last may be what ends a function with named results
 		}
 	}
 }
@@ -159,11 +172,7 @@ func (r *rewriter) renderer(n ast.Node, conditions map[ast.Expr]bool, statements
 	}
 	return func() string {
 		id := r.add("negate the condition", e)
-		inner := r.text(e)
-		if mutate != nil {
-			inner = mutate()
-		}
-		return fmt.Sprintf("(mutantID == %d) != (%s)", id, inner)
+		return fmt.Sprintf("(mutantID == %d) != (%s)", id, r.operand(e)) // once: a mutant whose text is not used survives everything
 	}
 }
 
