@@ -1,8 +1,6 @@
 package backendtest
 
-import (
-	"github.com/keepwell-go/keepwell/backend"
-)
+import "github.com/keepwell-go/keepwell/backend"
 
 // files is what a case needs that looks into a workspace, and more.
 func files(more ...string) []string { return append([]string{"WriteFile", "ReadFile"}, more...) }
@@ -15,8 +13,7 @@ func lifecycle() []Case {
 		},
 		{
 			"StoppedSandboxIsListedAsSuch", "R2", "a stopped sandbox that looks running is adopted, a hidden one is never cleaned up",
-			[]string{"Resume"},
-			stoppedIsListed,
+			[]string{"Resume"}, stoppedIsListed,
 		},
 		{
 			"CreateOfAStoppedIDResumesItsWorkspace", "R45", "a stop for idleness that loses data is a destroy",
@@ -36,8 +33,7 @@ func lifecycle() []Case {
 		},
 		{
 			"SecondStopIsGone", "R83", "a retry after a lost answer fails for ever, or is told twice that it did it",
-			[]string{"Resume"},
-			secondStop,
+			[]string{"Resume"}, secondStop,
 		},
 		{
 			"UnknownIDsAreGone", "R29", "an object that somebody else removed cannot be crossed off",
@@ -45,13 +41,11 @@ func lifecycle() []Case {
 		},
 		{
 			"KilledSandboxIsNotListedAsRunning", "R17", "a dead sandbox stays routable",
-			[]string{"Kill"},
-			killedIsNotRunning,
+			[]string{"Kill"}, killedIsNotRunning,
 		},
 		{
 			"DestroyOfAKilledSandboxDeletesIt", "R29", "what crashed can never be removed",
-			[]string{"Kill"},
-			destroyKilled,
+			[]string{"Kill"}, destroyKilled,
 		},
 		{
 			"KilledSandboxIsResumed", "R26", "a crash holds the id for ever, or costs the workspace",
@@ -59,8 +53,7 @@ func lifecycle() []Case {
 		},
 		{
 			"NothingIsLeftAfterDestroy", "R101", "volumes, secrets and directories pile up unseen",
-			[]string{"Leftovers"},
-			nothingIsLeft,
+			[]string{"Leftovers"}, nothingIsLeft,
 		},
 		{
 			"PingAnswers", "R37", "a healthy engine is reported down",
