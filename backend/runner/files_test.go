@@ -92,7 +92,7 @@ func TestWhatIsMadeBelongsToTheOwnerOfTheWorkspace(t *testing.T) {
 	for _, name := range []string{"d", "d/f", "g", "x", "x/y"} {
 		info, err := os.Lstat(filepath.Join(c.home, name))
 		must(t, err)
-		if st := info.Sys().(*syscall.Stat_t); st.Uid != testUID || st.Gid != testUID {
+		if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != testUID() || int(st.Gid) != testUID() {
 			t.Errorf("%s belongs to %d:%d", name, st.Uid, st.Gid)
 		}
 	}

@@ -62,8 +62,9 @@ func serve(dir string, stdin io.Reader) int {
 	return 0
 }
 
-// testUID is the first of the uids that sandboxes of tests run as, where the tests run as root.
-const testUID = 64000
+// testUID is the first of the uids that sandboxes of tests run as, where the tests run as root. What runs beside these tests has others,
+// or a kill of everything inside a sandbox would meet it too.
+func testUID() int { return 1_500_000_000 + os.Getpid()<<8%(1<<24) }
 
 func giveHome(t testing.TB, home string, uid int) {
 	t.Helper()
@@ -86,7 +87,7 @@ func newHome(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	giveHome(t, home, testUID)
+	giveHome(t, home, testUID())
 	return home
 }
 
@@ -98,7 +99,7 @@ type daemon struct {
 	stdin io.WriteCloser
 	out   *bufio.Reader
 	http  *http.Client
-	uid   int // of the sandbox added last, from testUID
+	uid   int // of the sandbox added last, from testUID()
 }
 
 func startDaemon(t testing.TB, env ...string) *daemon {
@@ -153,7 +154,7 @@ func (d *daemon) add(id string) *client {
 		d.t.Fatal(err)
 	}
 	d.uid++
-	giveHome(d.t, home, testUID+d.uid)
+	giveHome(d.t, home, testUID()+d.uid)
 	d.order(map[string]any{"Add": runner.Sandbox{ID: id, Home: home}})
 	return &client{t: d.t, http: d.http, base: "http://runner/v1/sandboxes/" + id, home: home}
 }
