@@ -146,7 +146,7 @@ func cannotStart(o order, err error) error {
 		return errSandboxGone
 	}
 	f := &failure{400, wire.CodeCannotStart, fmt.Sprintf("cannot start %.200q: %v", o.argv[0], err)}
-	for _, passing := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+	for _, passing := range []error{spawn.ErrThreads, syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, passing) {
 			f.status = 503
 		}

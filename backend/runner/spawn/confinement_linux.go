@@ -91,6 +91,7 @@ func (c *Confinement) insideLocked(f func()) error {
 			return err
 		}
 	}
+	c.s.cells.use(c)
 	c.cell.do(f)
 	return nil
 }
@@ -103,7 +104,11 @@ func (c *Confinement) openLocked() error {
 	if set != nil {
 		defer set.Close()
 	}
+	if err := c.s.cells.take(c); err != nil {
+		return err
+	}
 	if c.cell, err = newCell(func() error { return enter(set, c.limits.Open) }); err != nil {
+		c.s.cells.drop(c)
 		return err
 	}
 	c.idle = idleAfter
@@ -115,23 +120,33 @@ func (c *Confinement) openLocked() error {
 func (c *Confinement) retire() {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	if c.cell == nil {
+	if c.cell == nil || c.retireLocked() {
 		return
 	}
 	if c.running() == 0 {
-		if left, err := c.insidersLocked(); err == nil && len(left) == 0 {
-			c.closeCellLocked()
-			return
-		}
 		c.idle = min(2*c.idle, idleAtMost)
 	}
 	c.timer.Reset(c.idle)
+}
+
+// retireLocked ends the cell if there is one and nothing of the sandbox is left, and says whether it has.
+func (c *Confinement) retireLocked() bool {
+	if c.cell == nil || c.running() > 0 {
+		return false
+	}
+	left, err := c.insidersLocked()
+	if err != nil || len(left) > 0 {
+		return false
+	}
+	c.closeCellLocked()
+	return true
 }
 
 func (c *Confinement) closeCellLocked() {
 	c.timer.Stop()
 	c.cell.close()
 	c.cell, c.timer = nil, nil
+	c.s.cells.drop(c)
 	c.mu.Lock()
 	c.lone, c.made = nil, 0
 	c.mu.Unlock()

@@ -58,3 +58,6 @@ func BornOf(pid int) uint64 {
 	t, _, _ := r.task(pid)
 	return t.born
 }
+
+// LimitThreads sets how many sandboxes keep a thread while idle, and how many may have one.
+func (s *Spawner) LimitThreads(kept, atMost int) { s.cells.kept, s.cells.atMost = kept, atMost }

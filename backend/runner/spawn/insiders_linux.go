@@ -10,24 +10,36 @@ const (
 )
 
 // insiders lists the processes of the sandbox that have not ended.
-func (c *Confinement) insiders() ([]task, error) {
+func (c *Confinement) insiders(as *cell) ([]task, error) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	return c.insidersLocked()
+	return c.insidersFromLocked(as)
 }
 
-// insidersLocked asks whom it can: the cell, whose signals reach the sandbox alone; else the uid; else what the processes carry.
-func (c *Confinement) insidersLocked() ([]task, error) {
+func (c *Confinement) insidersLocked() (tasks []task, err error) {
+	if c.scopedLocked() {
+		return c.insidersFromLocked(nil)
+	}
+	err = c.asItself(func(as *cell) error {
+		tasks, err = c.insidersFromLocked(as)
+		return err
+	})
+	return tasks, err
+}
+
+// insidersFromLocked asks whom it can: a thread whose signals reach the sandbox alone, which is as or the cell; else what the processes
+// carry.
+func (c *Confinement) insidersFromLocked(as *cell) ([]task, error) {
 	all, err := pids()
 	if err != nil {
 		return nil, err
 	}
-	if c.scopedLocked() {
-		c.cell.do(func() { all = reachable(all) })
-		return look(all, func(task) bool { return true })
+	if as == nil && c.scopedLocked() {
+		as = c.cell
 	}
-	if c.ownUID {
-		return look(all, func(t task) bool { return t.uid == c.limits.UID })
+	if as != nil {
+		as.do(func() { all = reachable(all) })
+		return look(all, func(task) bool { return true })
 	}
 	tasks, err := look(all, func(task) bool { return true })
 	if err != nil {

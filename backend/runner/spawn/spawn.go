@@ -11,6 +11,9 @@ import (
 // ErrClosed is what starting fails with while the sandbox is being killed, or after it was closed.
 var ErrClosed = errors.New("spawn: the sandbox takes no commands any more")
 
+// ErrThreads is what starting fails with when so many sandboxes are in use at once that this process cannot have a thread for another one.
+var ErrThreads = errors.New("spawn: too many sandboxes have a thread")
+
 // Config holds the optional settings of a Spawner. The zero value is usable.
 type Config struct {
 	// Reap makes this process adopt and reap the orphans of what it starts (subreaper, or PID 1). Only for a process that starts

@@ -20,6 +20,7 @@ type Spawner struct {
 	able     Abilities
 	landlock *landlock
 	marks    *marks
+	cells    *cells
 	patience time.Duration // for a child between fork and exec
 
 	// starts is read-held from before a fork until its child is in procs, and write-held to decide that a child is nobody's. It is
@@ -40,7 +41,7 @@ type Spawner struct {
 // New returns a Spawner, having tried out what this machine allows. Its one goroutine ends with Close.
 func New(cfg Config) (*Spawner, error) {
 	s := &Spawner{
-		patience: startPatience, reap: cfg.Reap, clk: cfg.Clock, log: cfg.Logger,
+		patience: startPatience, cells: newCells(), reap: cfg.Reap, clk: cfg.Clock, log: cfg.Logger,
 		procs: map[int]*Process{}, wake: make(chan struct{}, 1), signals: make(chan os.Signal, 1), stop: make(chan struct{}),
 	}
 	if s.clk == nil {

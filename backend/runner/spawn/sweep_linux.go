@@ -14,18 +14,23 @@ func (c *Confinement) KillAll(ctx context.Context) error {
 	c.setKilling(1)
 	defer c.setKilling(-1)
 	left := 0
-	err := eventually(ctx, nil, func(int) (bool, error) {
-		sweepErr := c.broadcast(unix.SIGKILL)
-		tasks, err := c.insiders()
-		if left = len(tasks); err == nil && left == 0 {
-			return c.reapLive(), nil
-		}
-		return false, errors.Join(sweepErr, err, sendAll(tasks, unix.SIGKILL))
+	err := c.asItself(func(as *cell) error {
+		return eventually(ctx, nil, func(int) (bool, error) { return c.killRound(as, &left) })
 	})
 	if err != nil {
 		return fmt.Errorf("spawn: kill all of %s: %d processes may live: %w", c.limits.Name, left, err)
 	}
 	return nil
+}
+
+// killRound kills all once, and says whether none was left.
+func (c *Confinement) killRound(as *cell, left *int) (bool, error) {
+	sweepErr := c.broadcast(as, unix.SIGKILL)
+	tasks, err := c.insiders(as)
+	if *left = len(tasks); err == nil && *left == 0 {
+		return c.reapLive(), nil
+	}
+	return false, errors.Join(sweepErr, err, sendAll(tasks, unix.SIGKILL))
 }
 
 // setKilling keeps new commands out. A start that is under way has its turn, for which the sweep waits before it looks who is left.
@@ -56,54 +61,64 @@ func (c *Confinement) reapLive() bool {
 	return all
 }
 
-// errNoBroadcast says that processes have to be signalled one by one.
-var errNoBroadcast = errors.New("spawn: no way to signal the sandbox as a whole")
-
 // broadcast signals every process of the sandbox in one system call, which no fork can slip past. Sandboxes that can be reached in no such
-// way are left alone: the caller goes on one by one.
-func (c *Confinement) broadcast(sig unix.Signal) error {
-	if c.ownUID { // takes no turn: a start that hangs is killed too
-		return broadcastUID(c.limits.UID, sig)
+// way are left alone: the caller goes on one by one. as is what asItself gives.
+func (c *Confinement) broadcast(as *cell, sig unix.Signal) error {
+	if as != nil { // takes no turn: a start that hangs is killed too
+		return killFrom(as, sig)
 	}
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	return c.broadcastLocked(sig)
+	return c.broadcastLocked(nil, sig)
 }
 
-func (c *Confinement) broadcastLocked(sig unix.Signal) error {
-	if c.ownUID {
-		return broadcastUID(c.limits.UID, sig)
+func (c *Confinement) broadcastLocked(as *cell, sig unix.Signal) error {
+	switch {
+	case as != nil:
+		return killFrom(as, sig)
+	case c.scopedLocked():
+		return killFrom(c.cell, sig)
 	}
-	if !c.scopedLocked() {
-		return nil
-	}
-	var err error
-	c.cell.do(func() { err = unix.Kill(-1, sig) })
+	return nil
+}
+
+// killFrom signals all processes that a thread may signal.
+func killFrom(thread *cell, sig unix.Signal) (err error) {
+	thread.do(func() { err = unix.Kill(-1, sig) })
 	return signalled(-1, err)
 }
 
-// broadcastUID signals all processes of a uid from a thread that may signal those and no others: its effective uid is theirs, while its
-// real and saved ones are nobody's, so that they in turn may neither signal nor trace it.
-func broadcastUID(uid uint32, sig unix.Signal) error {
-	result := make(chan error)
-	onThread(func() { // ends with its one call; the identity dies with the thread
-		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobodyUID, uintptr(uid), nobodyUID)
-		if errno != 0 {
-			result <- fmt.Errorf("spawn: act as uid %d: %w", uid, errno)
-			return
-		}
-		result <- signalled(-1, unix.Kill(-1, sig))
-	})
-	return <-result
+// asItself runs f with a thread that may signal the processes of the sandbox's own uid and no others; with nil where it has none.
+func (c *Confinement) asItself(f func(as *cell) error) error {
+	if !c.ownUID {
+		return f(nil)
+	}
+	as, err := newCell(func() error { return become(c.limits.UID) })
+	if err != nil {
+		return err
+	}
+	defer as.close() // its identity dies with it
+	return f(as)
+}
+
+// become makes the effective uid of the calling thread another one, while its real and saved ones are nobody's, so that processes of that
+// uid in turn may neither signal nor trace it.
+func become(uid uint32) error {
+	_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobodyUID, uintptr(uid), nobodyUID)
+	if errno != 0 {
+		return fmt.Errorf("spawn: act as uid %d: %w", uid, errno)
+	}
+	return nil
 }
 
 // frozenLocked stops the sandbox, runs f, and lets everything go on that was not stopped before. It keeps the turn, so that no
 // start is stopped between fork and exec, where it would hold the cell.
 func (c *Confinement) frozenLocked(before []task, f func() error) error {
-	if err := c.broadcastLocked(unix.SIGSTOP); err != nil {
+	err := c.asItself(func(as *cell) error { return c.broadcastLocked(as, unix.SIGSTOP) })
+	if err != nil {
 		return err
 	}
-	err := f()
+	err = f()
 	tasks, listErr := c.insidersLocked()
 	stopped := map[int]bool{}
 	for _, t := range before {
