@@ -51,7 +51,7 @@ func (r *Registry[K, V]) Hold(k K) (*Hold[K, V], error) {
 	if h := r.holds[k]; h != nil {
 		return nil, h.heldLocked()
 	}
-	if r.load(k) != nil {
+	if r.live.load(k) != nil {
 		return nil, fmt.Errorf("%w: %v", ErrExists, k)
 	}
 	h := r.holdLocked(k, nil)
@@ -67,7 +67,7 @@ func (r *Registry[K, V]) Take(k K) (*Hold[K, V], error) {
 	if h := r.holds[k]; h != nil {
 		return nil, h.heldLocked()
 	}
-	rec := r.load(k)
+	rec := r.live.load(k)
 	if rec == nil {
 		return nil, &absentError[K]{k}
 	}
@@ -82,8 +82,7 @@ func (r *Registry[K, V]) holdLocked(k K, rec *record[K, V]) *Hold[K, V] {
 	r.holds[k] = h
 	if rec != nil {
 		h.entry = rec.Entry
-		r.live.Delete(k)
-		r.stats.Entries--
+		r.live.removeLocked(k)
 	}
 	return h
 }
@@ -203,8 +202,7 @@ func (h *Hold[K, V]) endLocked(next *record[K, V]) {
 		h.r.fence.bury(h.key)
 	} else {
 		next.seq = h.r.fence.tick()
-		h.r.live.Store(h.key, next)
-		h.r.stats.Entries++
+		h.r.live.addLocked(next)
 	}
 	h.freeLocked()
 }

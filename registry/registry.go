@@ -111,7 +111,7 @@ type Registry[K comparable, V any] struct {
 	base   context.Context // parent of every list and adoption
 	cancel context.CancelCauseFunc
 
-	live    sync.Map       // of *record[K, V] by K; written under mu, read without
+	live    table[K, V]    // written under mu, read without
 	version atomic.Uint64  // of the latest record
 	works   sync.WaitGroup // one for each adoption in progress; added to under mu and never once base has ended
 
@@ -119,7 +119,7 @@ type Registry[K comparable, V any] struct {
 	holds   map[K]*Hold[K, V]
 	flights map[K]*flight[K, V]
 	fence   fence[K]
-	stats   Stats // without Held, Tombstones and Lists
+	stats   Stats // the counters of what happened
 }
 
 // record is what is registered for a key; it is never changed once stored.
@@ -152,6 +152,7 @@ func New[K comparable, V any](list func(ctx context.Context, keys []K) (Snapshot
 	}
 	cfg = withDefaults(cfg)
 	r := &Registry[K, V]{cfg: cfg, holds: make(map[K]*Hold[K, V]), flights: make(map[K]*flight[K, V])}
+	r.live.init()
 	r.fence.tombs = make(map[K]uint64)
 	r.base, r.cancel = context.WithCancelCause(cfg.Base)
 	r.lists = fresh.New(func(ctx context.Context, keys []K) (*listing[K, V], error) {
@@ -194,25 +195,17 @@ func withDefaults[K comparable, V any](cfg Config[K, V]) Config[K, V] {
 
 // Lookup returns the registered entry; no lock, no allocation, no list.
 func (r *Registry[K, V]) Lookup(k K) (e Entry[K, V], ok bool) {
-	rec := r.load(k)
+	rec := r.live.load(k)
 	if rec == nil {
 		return e, false
 	}
 	return rec.Entry, true
 }
 
-func (r *Registry[K, V]) load(k K) *record[K, V] {
-	rec, ok := r.live.Load(k)
-	if !ok {
-		return nil
-	}
-	return rec.(*record[K, V])
-}
-
 // Invalidate drops e if it is still what is registered, and reports whether it was: for a data plane that found it dead.
 func (r *Registry[K, V]) Invalidate(e Entry[K, V]) bool {
 	for {
-		rec := r.load(e.Key)
+		rec := r.live.load(e.Key)
 		if rec == nil || rec.Version != e.Version {
 			return false
 		}
@@ -226,7 +219,11 @@ func (r *Registry[K, V]) Invalidate(e Entry[K, V]) bool {
 // meanwhile may be seen or not.
 func (r *Registry[K, V]) All() iter.Seq[Entry[K, V]] {
 	return func(yield func(Entry[K, V]) bool) {
-		r.live.Range(func(_, rec any) bool { return yield(rec.(*record[K, V]).Entry) })
+		for rec := range r.live.all() {
+			if !yield(rec.Entry) {
+				return
+			}
+		}
 	}
 }
 
@@ -234,7 +231,7 @@ func (r *Registry[K, V]) All() iter.Seq[Entry[K, V]] {
 func (r *Registry[K, V]) Stats() Stats {
 	r.mu.Lock()
 	s := r.stats
-	s.Held, s.Tombstones = len(r.holds), len(r.fence.tombs)
+	s.Entries, s.Held, s.Tombstones = r.live.records, len(r.holds), len(r.fence.tombs)
 	r.mu.Unlock()
 	s.Lists = r.lists.Stats()
 	return s

@@ -66,7 +66,7 @@ func (r *Registry[K, V]) look(k K) (*record[K, V], <-chan struct{}, error) {
 	defer r.mu.Unlock()
 	h := r.holds[k]
 	if h == nil {
-		return r.load(k), nil, nil
+		return r.live.load(k), nil, nil
 	}
 	if wait := h.waitLocked(); wait != nil {
 		return nil, wait, nil
@@ -174,7 +174,7 @@ func (r *Registry[K, V]) judge(k K, l *listing[K, V], rd *reader) (v verdict[K, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	value, listed := l.Items[k]
-	rec := r.load(k)
+	rec := r.live.load(k)
 	switch h := r.holds[k]; {
 	case h != nil:
 		if v.wait = h.waitLocked(); v.wait == nil {
@@ -207,7 +207,7 @@ func (r *Registry[K, V]) expendable(rec *record[K, V], l *listing[K, V], now tim
 // drop removes rec if it is still what is registered, and reports whether it was.
 func (r *Registry[K, V]) drop(rec *record[K, V]) bool {
 	r.mu.Lock()
-	if r.load(rec.Key) != rec {
+	if r.live.load(rec.Key) != rec {
 		r.mu.Unlock()
 		return false
 	}

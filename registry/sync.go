@@ -30,7 +30,7 @@ func (rep Report[K, V]) Has(k K) bool {
 func (r *Registry[K, V]) knows(k K) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.holds[k] != nil || r.load(k) != nil
+	return r.holds[k] != nil || r.live.load(k) != nil
 }
 
 // CapError is returned by Sync when more entries are absent than Config.Cap lets it drop: it has dropped none.
@@ -87,8 +87,7 @@ func (r *Registry[K, V]) dropAbsent(l *listing[K, V], rep *Report[K, V]) error {
 func (r *Registry[K, V]) absent(l *listing[K, V]) (known int, gone []*record[K, V]) {
 	now := r.cfg.Clock.Now()
 	fenced := uint64(0)
-	r.live.Range(func(_, v any) bool {
-		rec := v.(*record[K, V])
+	for rec := range r.live.all() {
 		known++
 		switch _, listed := l.Items[rec.Key]; {
 		case listed:
@@ -97,8 +96,7 @@ func (r *Registry[K, V]) absent(l *listing[K, V]) (known int, gone []*record[K, 
 		case rec.seq > l.seq:
 			fenced++
 		}
-		return true
-	})
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Fenced += fenced
@@ -107,7 +105,7 @@ func (r *Registry[K, V]) absent(l *listing[K, V]) (known int, gone []*record[K, 
 
 func (r *Registry[K, V]) adoptNew(ctx context.Context, l *listing[K, V], rd *reader, rep *Report[K, V]) error {
 	for k := range l.Items {
-		if r.load(k) != nil {
+		if r.live.load(k) != nil {
 			continue
 		}
 		f := r.apply(ctx, k, l, rd)
