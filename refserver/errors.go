@@ -87,10 +87,11 @@ func failureOf(id string, err error) *failure {
 	}
 }
 
-// fail answers err, unless nobody is there to read it.
+// fail answers err. Whoever seems to have left is cut off instead: one that only closed its half of the connection still reads,
+// and would take the answer that net/http gives in place of none for a success.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, c *call, err error) {
 	if r.Context().Err() != nil {
-		return
+		panic(http.ErrAbortHandler)
 	}
 	if c.route != nil && s.limiterOf(c.route).Refuse(w, r, err) {
 		return

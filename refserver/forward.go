@@ -28,7 +28,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *call) error 
 			return tooLarge
 		}
 		if r.Context().Err() != nil {
-			return nil // nobody waits for an answer
+			panic(http.ErrAbortHandler) // as in fail
 		}
 		return s.lost(r.Context(), e, err)
 	}

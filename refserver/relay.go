@@ -38,8 +38,11 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request, c *call, from io.
 		_ = flusher.Flush() // a process that is silent has its headers at once
 	}
 	readErr, writeErr := lines.run(from)
-	if writeErr != nil || r.Context().Err() != nil || lines.terminated() {
+	if lines.terminated() {
 		return
+	}
+	if writeErr != nil || r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // or a client that still reads would take a part for the whole
 	}
 	if readErr == io.EOF && !c.route.follows(r) {
 		return // it was asked for what there is, and this is it
