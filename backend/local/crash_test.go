@@ -249,3 +249,29 @@ func TestAHalfDestroyedSandboxIsStillOneAfterARestart(t *testing.T) {
 		t.Error("a destroyed sandbox was resumed")
 	}
 }
+
+// An operator who brings a workspace back from a copy while the host runs has put there what the host does not know.
+func TestACreateLeavesADirectoryAloneThatItDidNotMake(t *testing.T) {
+	dir := shortDir(t)
+	b := open(t, dir)
+	work := filepath.Join(dir, "sandboxes", "a", "home", "work")
+	if err := os.MkdirAll(filepath.Dir(work), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(work, []byte("precious"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Create(t.Context(), spec("a", "i1")); !errors.Is(err, backend.ErrConflict) || !strings.Contains(err.Error(), "did not make") {
+		t.Errorf("create over it: %v", err)
+	}
+	if got, err := os.ReadFile(work); err != nil || string(got) != "precious" {
+		t.Errorf("it holds %q, error %v", got, err)
+	}
+	if s, ok := listed(t, b, "a"); ok {
+		t.Errorf("listed as %+v", s)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "sandboxes", "a")); err != nil {
+		t.Fatal(err)
+	}
+	create(t, b, "a", "i2")
+}

@@ -85,9 +85,16 @@ func (s *store) read(id string) (rec record) {
 	return rec
 }
 
+// errForeign is returned by make when there is a directory already, which it leaves alone.
+var errForeign = errors.New("a directory of its name exists that this host did not make")
+
 // make makes the directory of a new sandbox, its label last; on an error nothing is left, or the error says what.
 func (s *store) make(m meta) (err error) {
-	if err := os.Mkdir(s.path(m.ID), 0o710); err != nil {
+	err = os.Mkdir(s.path(m.ID), 0o710)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: %w", errForeign, err)
+	}
+	if err != nil {
 		return err
 	}
 	defer func() {

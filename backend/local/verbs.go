@@ -56,9 +56,14 @@ func (h *host) fresh(b *box, m meta, env map[string]string) (_ sandbox, err erro
 	return sandbox{meta: m, Running: true}, nil
 }
 
-// abandon removes what a failed create made. What cannot be removed stays listed as half destroyed, and keeps its uid.
+// abandon removes what a failed create made, and nothing else. What cannot be removed stays listed as half destroyed, and keeps
+// its uid.
 func (h *host) abandon(b *box, m meta, cause error) error {
 	cause = fmt.Errorf("create sandbox %s: %w", m.ID, cause)
+	if errors.Is(cause, errForeign) {
+		h.uids.release(m.UID)
+		return fmt.Errorf("%w: %w", backend.ErrConflict, cause)
+	}
 	if err := h.store.remove(m.ID); err != nil {
 		h.set(b, m, doomed, nil)
 		return errors.Join(cause, err)
