@@ -2,8 +2,9 @@
 //
 //	go run ./internal/compare
 //
-// Ours and the peer take turns, several rounds each, and the fastest round of each counts: the ratio is to be trusted more than
-// the numbers. This module is never tagged, so that its peers are nobody's dependencies.
+// Ours and the peer take turns, many short rounds each, and the fastest round of each counts, so that what else the machine does
+// spoils few of them: the ratio is to be trusted more than the numbers. This module is never tagged, so that its peers are
+// nobody's dependencies.
 package main
 
 import (
@@ -25,10 +26,10 @@ type row struct {
 
 func main() {
 	testing.Init()
-	rounds := flag.Int("rounds", 5, "rounds of each side")
+	rounds := flag.Int("rounds", 60, "rounds of each side")
 	only := flag.String("only", "", "only rows whose path contains this")
 	flag.Parse()
-	if err := flag.Set("test.benchtime", "200ms"); err != nil {
+	if err := flag.Set("test.benchtime", "10ms"); err != nil {
 		panic(err)
 	}
 	fmt.Printf("%s, %d cores, %s\n\n", runtime.Version(), runtime.NumCPU(), peers())

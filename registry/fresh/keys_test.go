@@ -19,6 +19,7 @@ func TestTheWorkIsToldTheUnionOfTheKeys(t *testing.T) {
 		{"two of one caller", [][]string{{"b", "a"}}, []string{"a", "b"}},
 		{"overlapping", [][]string{{"a", "b"}, {"b", "c"}, {"a"}}, []string{"a", "b", "c"}},
 		{"repeated by one caller", [][]string{{"a", "a", "b"}}, []string{"a", "b"}},
+		{"the same twice", [][]string{{"a", "a"}}, []string{"a"}},
 		{"somebody wants everything", [][]string{{"a"}, {}, {"b"}}, nil},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "_"), func(t *testing.T) {

@@ -91,7 +91,7 @@ func (r *run[K, T]) union() []K {
 
 // distinct is union for the one caller of a run that starts at once.
 func distinct[K comparable](keys []K) []K {
-	if len(keys) <= 1 {
+	if len(keys) < 2 {
 		return slices.Clone(keys)
 	}
 	r := run[K, struct{}]{}
