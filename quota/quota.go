@@ -33,12 +33,13 @@ import (
 
 // Limit is one cap over claims of type C. The zero Limit admits nothing, and New refuses it for want of a name.
 //
-// Key, Cost and MaxFor must be pure. They are called before the ledger takes its lock, so they may be slow but not wrong: a
-// claim gives back exactly what it was charged, whatever they would say later.
+// Key, Cost and MaxFor are called by Reserve and Adopt before the ledger takes its lock: they may be slow and may call the
+// ledger, and they must be safe for concurrent use. Their answers may change: the next Reserve goes by them, and a claim
+// gives back exactly what it was charged.
 type Limit[C any] struct {
 	Name   string                 // tells limits apart in errors and Stats; required
 	Max    int64                  // the most that may be used under one key; 0 admits nothing
-	MaxFor func(key string) int64 // overrides Max, asked at each Reserve; a negative answer is 0
+	MaxFor func(key string) int64 // overrides Max, asked each time; a negative answer is 0
 	Key    func(C) string         // what the claim counts against, such as its tenant; nil: one key, "", for all
 	Cost   func(C) int64          // how much it uses; nil: 1. A claim that costs 0 is not subject to the limit
 }
