@@ -20,7 +20,7 @@ import (
 // of stops is a fault of its own. Drops are capped: they rest on an absence, and if much is absent at once it is more likely
 // that the looking was wrong. Above the cap none is made, until somebody has looked or raised it.
 type Plan[S any] struct {
-	Subjects iter.Seq[S]
+	Subjects iter.Seq[S]                                                       // walked once, before any is judged
 	Judge    func(ctx context.Context, s S) (Verdict, string)                  // must be safe for concurrent use if Judges > 1
 	Act      func(ctx context.Context, s S, v Verdict) (acted bool, err error) // takes the hold, judges again, acts; one at a time
 	Since    func(s S) time.Time                                               // stops go oldest first by it; nil: in the order of Subjects
@@ -59,9 +59,9 @@ type Report[S any] struct {
 
 // Run carries the plan out. Trouble with one subject, be it an error or a panic, does not end it: the error returned wraps
 // the first, and Verdicts has all. It ends early with ctx, and then returns its cause; if that is before all are judged,
-// nothing is acted on. A stop that failed or was spared does not use up the pace, so that what cannot be stopped does not
-// keep the rest from being stopped. It panics if Subjects, Judge, or without DryRun Act is nil, on a negative number, and on
-// a share over 1.
+// nothing is acted on. A cap that was met is no error: Report.Capped says so. A stop that failed or was spared does not use
+// up the pace, so that what cannot be stopped does not keep the rest from being stopped. It panics if Subjects, Judge, or
+// without DryRun Act is nil, on a negative number, and on a share over 1.
 func (p Plan[S]) Run(ctx context.Context) (Report[S], error) {
 	p.check()
 	var r Report[S]
