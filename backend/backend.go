@@ -58,9 +58,9 @@ type Spec struct {
 	Image    string // ignored by backends without images
 	Profile  string // "" is ProfileDefault
 	Env      map[string]string
-	MemoryMB int64 // 0: the profile's limit
-	CPUs     float64
-	PIDs     int64
+	MemoryMB int64         // 0: the profile's limit
+	CPUs     float64       // 0: the profile's limit
+	PIDs     int64         // 0: the profile's limit
 	TTL      time.Duration // 0: never expires
 	Idle     time.Duration // idle timeout; 0: never
 	Pinned   bool
@@ -90,10 +90,12 @@ type Snapshot struct {
 	Complete  bool // false: absence proves nothing but for the ids that were asked for by name
 }
 
-// Backend is implemented by whatever runs sandboxes. It is safe for concurrent use.
+// Backend is implemented by whatever runs sandboxes. It is safe for concurrent use. A call returns when its context ends, and
+// changes nothing if that has ended already.
 type Backend interface {
 	// Create makes and starts a sandbox, or resumes a stopped one of the same id and tenant under the new instance.
-	// An id that runs, is being created, or is another tenant's is ErrConflict, whatever the instance.
+	// An id that runs, is being created, or is another tenant's is ErrConflict, whatever the instance. It returns when the
+	// runner listens; what it returns is what List shows from then on.
 	Create(ctx context.Context, s Spec) (Sandbox, error)
 	// List returns all sandboxes of this owner, running and stopped, or an error; with ids it may answer for these alone.
 	List(ctx context.Context, ids ...string) (Snapshot, error)
