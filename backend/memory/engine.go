@@ -10,7 +10,7 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 )
 
-// Config holds the optional settings of an Engine.
+// Config holds the optional settings of an Engine. The zero Config is ready for use.
 type Config struct {
 	// Endpoint says where the runner of a sandbox listens; it may start one. It is called once per create, outside of all
 	// locks; its error fails the create, which then leaves nothing behind. nil: network "unix", an address that nobody serves.
@@ -23,7 +23,8 @@ type Config struct {
 	Clock clock.Clock
 }
 
-// Engine has the sandboxes of all owners. It is safe for concurrent use, starts no goroutine and keeps nothing on disk.
+// Engine has the sandboxes of all owners. It is made by NewEngine, is safe for concurrent use, starts no goroutine and keeps
+// nothing on disk.
 type Engine struct {
 	cfg Config
 

@@ -17,7 +17,8 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 )
 
-// Backend is one owner's handle on an Engine. It implements backend.Backend and backend.Marker.
+// Backend is one owner's handle on an Engine, made by New or Engine.Open. It implements backend.Backend and backend.Marker, and
+// is safe for concurrent use.
 type Backend struct {
 	engine *Engine
 	owner  string
