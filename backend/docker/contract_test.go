@@ -1,0 +1,178 @@
+package docker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/keepwell-go/keepwell/backend"
+	"github.com/keepwell-go/keepwell/backend/backendtest"
+	"github.com/keepwell-go/keepwell/backend/docker"
+)
+
+// R2, R13, R23, R26, R27, R29, R35, R83, R85, R101, R104, R105, R112: the contract that all backends keep, on a real engine.
+func TestContract(t *testing.T) {
+	e := engine(t)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return newWorld(t, e).harness() })
+}
+
+// world is the engine as one test sees it: through a proxy of its own.
+type world struct {
+	t      testing.TB
+	engine *testEngine
+	proxy  *proxy
+
+	mu     sync.Mutex // guards the fields below
+	owners map[string]bool
+	open   []*docker.Backend
+}
+
+func newWorld(t testing.TB, e *testEngine) *world {
+	w := &world{t: t, engine: e, proxy: newProxy(t, e), owners: map[string]bool{}}
+	t.Cleanup(func() {
+		for _, b := range w.open {
+			b.Close()
+		}
+		for owner := range w.owners {
+			e.clean(t, owner)
+		}
+	})
+	return w
+}
+
+func (w *world) config(owner string) docker.Config {
+	return docker.Config{
+		Owner: owner, Key: []byte("the key of all these tests"), Runner: w.engine.runner, Shell: "/bin/busybox",
+		Host: "unix://" + w.proxy.socket, Network: testNetwork,
+	}
+}
+
+func (w *world) new(owner string) (backend.Backend, error) { return w.openWith(w.config(owner)) }
+
+func (w *world) openWith(cfg docker.Config) (*docker.Backend, error) {
+	b, err := docker.Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owners[cfg.Owner] = true
+	w.open = append(w.open, b)
+	return b, nil
+}
+
+func (w *world) harness() backendtest.Harness {
+	h := backendtest.Harness{
+		New: w.new, WriteFile: writeFile, ReadFile: readFile,
+		Break:       w.faults("", func(*http.Request) verdict { return cutBefore }),
+		Hang:        w.faults("", func(*http.Request) verdict { return hang }),
+		FailDestroy: w.faults("device or resource busy", onWorkspaceRemoval),
+		FailCreate:  w.faults("oci runtime error", onStart),
+		Fill:        w.faults("no space left on device", onCreate),
+		Kill:        w.kill,
+		Restart:     func(context.Context) error { return w.engine.script("restart") },
+		Leftovers:   w.engine.leftovers,
+		Cannot:      map[string]string{},
+		Settle:      time.Second, Patience: 5 * time.Minute,
+	}
+	if w.engine.dir == "" {
+		h.Restart, h.Cannot["Restart"] = nil, dirVariable+" does not say how to restart the engine"
+	}
+	return h
+}
+
+func (w *world) faults(words string, judge func(*http.Request) verdict) func(context.Context) (func() error, error) {
+	return func(context.Context) (func() error, error) { return w.proxy.fault(words, judge), nil }
+}
+
+func when(is bool) verdict {
+	if is {
+		return refuse
+	}
+	return pass
+}
+
+func onWorkspaceRemoval(r *http.Request) verdict {
+	return when(r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/volumes/kw-"))
+}
+
+func onStart(r *http.Request) verdict { return when(path.Base(r.URL.Path) == "start") }
+
+func onCreate(r *http.Request) verdict {
+	return when(strings.HasSuffix(r.URL.Path, "/containers/create"))
+}
+
+func (w *world) kill(ctx context.Context, _ backend.Backend, s backend.Sandbox) error {
+	id, err := w.container(ctx, s.Ref)
+	if err != nil {
+		return err
+	}
+	wait := w.engine.api.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+	if _, err := w.engine.api.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "KILL"}); err != nil {
+		return err
+	}
+	select {
+	case <-wait.Result:
+		return nil
+	case err := <-wait.Error:
+		return err
+	}
+}
+
+// container returns the engine's id of an instance.
+func (w *world) container(ctx context.Context, r backend.Ref) (string, error) {
+	f := client.Filters{}.Add("label", "keepwell.instance="+r.Instance, "keepwell.id="+r.ID, "keepwell.kind=sandbox")
+	got, err := w.engine.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: f})
+	if err == nil && len(got.Items) != 1 {
+		err = fmt.Errorf("%d containers are of %v", len(got.Items), r)
+	}
+	if err != nil {
+		return "", err
+	}
+	return got.Items[0].ID, nil
+}
+
+func writeFile(ctx context.Context, _ backend.Backend, s backend.Sandbox, name string, data []byte) error {
+	_, err := inside(ctx, s, http.MethodPut, "files/write?path="+url.QueryEscape(name), bytes.NewReader(data))
+	return err
+}
+
+func readFile(ctx context.Context, _ backend.Backend, s backend.Sandbox, name string) ([]byte, error) {
+	return inside(ctx, s, http.MethodGet, "files/read?path="+url.QueryEscape(name), nil)
+}
+
+// inside asks the runner of a sandbox, as a server does.
+func inside(ctx context.Context, s backend.Sandbox, method, path string, body io.Reader) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.Endpoint.Address+"/v1/sandboxes/"+s.ID+"/"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.Endpoint.Token)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	out, err := io.ReadAll(resp.Body)
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%w: %s", fs.ErrNotExist, out)
+	case resp.StatusCode != http.StatusOK:
+		return nil, errors.Join(fmt.Errorf("%s: %s", resp.Status, out), err)
+	}
+	return out, err
+}
