@@ -90,9 +90,16 @@ func (p *process) watch(ends pipes, done <-chan pumped, timer *clock.Timer) {
 // awaitPumps returns once all that the process wrote was read. Others may still hold its pipes: they are given a moment, then its
 // output is cut short, though their own goes on to be read lest a write kill them.
 func (p *process) awaitPumps(ends pipes, done <-chan pumped) (truncated bool) {
+	left := len(ends)
+	for ; left > 0 && len(done) > 0; left-- {
+		<-done // mostly they come to the end before the exit is known, and no timer is needed
+	}
+	if left == 0 {
+		return false
+	}
 	grace := p.clock().Timer(wire.PipeSeconds * time.Second)
 	defer grace.Stop()
-	for left := len(ends); left > 0; {
+	for left > 0 {
 		select {
 		case how := <-done:
 			left--

@@ -31,9 +31,13 @@ func (p *process) pump(stream int, end *os.File, done chan<- pumped) {
 	defer p.sb.settled()
 	defer func() { _ = end.Close() }()
 	conn, err := end.SyscallConn()
-	for err == nil {
+	for grown := false; err == nil; {
 		var n int
 		n, err = p.pumpOnce(stream, conn.Read)
+		if n >= busy && !grown {
+			growPipe(conn)
+			grown = true
+		}
 		if busy <= n && n < readSize {
 			time.Sleep(gather)
 		}

@@ -19,7 +19,8 @@ const (
 type Confinement struct {
 	s      *Spawner
 	limits Limits
-	ownUID bool // no process outside has the uid
+	as     identity // of its processes
+	ownUID bool     // no process outside has the uid
 
 	// turn is held by whoever uses the cell. One job runs at a time, so holding it for the length of a fork costs nothing.
 	turn  sync.Mutex
@@ -55,7 +56,7 @@ func (s *Spawner) Confine(l Limits) (*Confinement, error) {
 	if set != nil {
 		set.Close() // made again whenever the sandbox gets a cell, so that an idle one holds no descriptor
 	}
-	return &Confinement{s: s, limits: l, ownUID: own, live: map[*Process]struct{}{}}, nil
+	return &Confinement{s: s, limits: l, as: newIdentity(l), ownUID: own, live: map[*Process]struct{}{}}, nil
 }
 
 // Abilities says what is enforced on this sandbox.

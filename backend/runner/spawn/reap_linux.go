@@ -19,6 +19,7 @@ func (s *Spawner) reapLoop() {
 		case <-s.signals:
 		case <-s.wake:
 		}
+		s.rounds.Add(1)
 		if s.reap {
 			s.reapAll()
 		} else {
@@ -53,6 +54,7 @@ func (s *Spawner) reapAll() {
 			continue
 		}
 		if !s.lockStarts() {
+			s.rounds.Add(1)
 			s.reapOwn() // the unknown child hides the others; the end of the start wakes us
 			return
 		}

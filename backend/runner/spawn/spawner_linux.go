@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -30,6 +31,7 @@ type Spawner struct {
 	mu    sync.Mutex       // guards the fields below
 	procs map[int]*Process // started and not reaped yet, by pid
 
+	rounds  atomic.Uint64 // counts looks for ended children, twice those in vain
 	refused int           // of the reaper alone: attempts in vain to find no start under way
 	wake    chan struct{} // capacity 1: look for ended children
 	signals chan os.Signal

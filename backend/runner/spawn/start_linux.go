@@ -32,7 +32,7 @@ func (c *Confinement) start(cmd Command) (*Process, error) {
 	if strings.ContainsRune(cmd.Argv[0], 0) {
 		return nil, unix.EINVAL
 	}
-	paths, err := candidates(cmd, c.identity())
+	paths, err := candidates(cmd, c.as)
 	if err != nil {
 		return nil, err
 	}
@@ -41,11 +41,14 @@ func (c *Confinement) start(cmd Command) (*Process, error) {
 	if c.beingKilled() {
 		return nil, fmt.Errorf("%w: %s is being killed", ErrClosed, c.limits.Name)
 	}
+	before := c.s.rounds.Load()
 	p := &Process{id: cmd.ID, in: c, mark: c.s.marks.take(), done: make(chan struct{})}
 	if doErr := c.insideLocked(func() { err = c.fork(p, paths, cmd) }); doErr != nil {
 		err = doErr
 	}
-	c.s.lookAgain()
+	if c.s.rounds.Load() != before {
+		c.s.lookAgain()
+	}
 	if err != nil {
 		c.s.marks.release(p.mark)
 		return nil, err
@@ -53,7 +56,8 @@ func (c *Confinement) start(cmd Command) (*Process, error) {
 	return p, nil
 }
 
-// lookAgain has children looked for that ended while a start was under way.
+// lookAgain has children looked for once more that ended while a start was under way: somebody looked then, and could not know whose
+// they are.
 func (s *Spawner) lookAgain() {
 	select {
 	case s.wake <- struct{}{}:
@@ -86,11 +90,10 @@ func (c *Confinement) giveStreams(cmd Command) {
 	if !c.ownUID {
 		return
 	}
-	me := c.identity()
 	for _, f := range []*os.File{cmd.Stdin, cmd.Stdout, cmd.Stderr} {
 		var fs unix.Statfs_t
 		if unix.Fstatfs(int(f.Fd()), &fs) == nil && fs.Type == unix.PIPEFS_MAGIC {
-			_ = unix.Fchown(int(f.Fd()), int(me.uid), int(me.gid)) // refused: they can be written to all the same
+			_ = unix.Fchown(int(f.Fd()), int(c.as.uid), int(c.as.gid)) // refused: they can be written to all the same
 		}
 	}
 }
@@ -126,24 +129,23 @@ func (c *Confinement) attr(p *Process, cmd Command) *syscall.ProcAttr {
 
 // credential is nil when the child is to be who we are.
 func (c *Confinement) credential(m mark) *syscall.Credential {
-	me := c.identity()
 	if !c.s.able.Marks && !c.s.able.UIDs {
 		return nil
 	}
-	cred := &syscall.Credential{Uid: me.uid, Gid: me.gid}
+	cred := &syscall.Credential{Uid: c.as.uid, Gid: c.as.gid}
 	if m.gid != 0 {
 		cred.Groups = []uint32{m.gid}
 	}
 	return cred
 }
 
-func (c *Confinement) identity() identity {
+func newIdentity(l Limits) identity {
 	id := identity{uid: uint32(os.Getuid()), gid: uint32(os.Getgid())}
-	if c.limits.UID != 0 {
-		id.uid = c.limits.UID
+	if l.UID != 0 {
+		id.uid = l.UID
 	}
-	if c.limits.GID != 0 {
-		id.gid = c.limits.GID
+	if l.GID != 0 {
+		id.gid = l.GID
 	}
 	return id
 }
