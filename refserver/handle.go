@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -16,6 +17,9 @@ import (
 
 // maxProcessID is the longest process id that is passed on, in bytes.
 const maxProcessID = 128
+
+// strangerTime is how long a client that has shown no token may take to send a body.
+const strangerTime = time.Second
 
 // handle answers one request.
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
@@ -33,6 +37,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 // serve asks in this order: is there such a route, who asks, is the body within the limit, does it make sense.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, c *call) error {
 	found, allowed := match(s.routes, r)
+	if found.route == nil || found.route.access == forAll || !s.admits(r, &found) {
+		hurry(w, r)
+	}
 	switch {
 	case len(allowed) > 0:
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
@@ -56,6 +63,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, c *call) error {
 		}
 	}
 	return c.route.serve(s, w, r, c)
+}
+
+// hurry bounds how long somebody who has shown no token may take over a body that nobody wants: net/http would wait for it.
+func hurry(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTime)) // a writer without one has no connection to hold
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // admits says whether the token of r opens the route, and for which instance.

@@ -23,13 +23,19 @@ import (
 // drainTime is how long requests under way may take to finish once the server was told to end.
 const drainTime = 10 * time.Second
 
+// A connection may take headerTime to send the head of a request, and idleTime until it sends the next one.
+const (
+	headerTime = 10 * time.Second
+	idleTime   = 2 * time.Minute
+)
+
 // minBody is the smallest limit of a request body under which the API is still usable, in bytes.
 const minBody = 4 << 10
 
 type serveCmd struct {
 	Listen             string        `default:"127.0.0.1:8080" help:"Address to serve on; port 0 picks one."`
 	Backend            string        `default:"local" enum:"local" help:"What runs the sandboxes (${enum})."`
-	NoAuth             bool          `help:"Ask for no token. Only on a loopback address."`
+	NoAuth             bool          `help:"Ask for no token. Only on a loopback address, and only where no sandbox is hostile: they reach it too."`
 	MaxSandboxes       int           `default:"256" help:"Sandboxes that may exist at once, those being created included."`
 	MaxPerTenant       int           `default:"0" help:"The same for each tenant; 0: no such limit."`
 	TTLMax             time.Duration `name:"ttl-max" default:"24h" help:"Longest lifetime of a sandbox, and its default."`
@@ -62,6 +68,9 @@ func (c *serveCmd) Run(ctx context.Context, g *cli) error {
 	defer ln.Close()
 	if c.NoAuth && !loopback(ln.Addr()) {
 		return usageError{fmt.Errorf("--no-auth needs a loopback address, and --listen %s is none", c.Listen)}
+	}
+	if c.NoAuth {
+		log.Warn("no token is asked for: whatever runs on this machine, sandboxes too, may create, enter and destroy sandboxes")
 	}
 	be, err := local.Open(local.Config{StateDir: dir, RequireConfinement: c.RequireConfinement, Logger: log})
 	if err != nil {
@@ -129,7 +138,7 @@ func (c *serveCmd) serve(ctx context.Context, ln net.Listener, srv *refserver.Se
 	go func() { defer close(swept); srv.Run(work) }()
 	defer func() { cancel(); <-swept }()
 
-	hs := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: zap.NewStdLog(log)}
+	hs := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ErrorLog: zap.NewStdLog(log)}
 	failed := make(chan error, 1) // Serve's error, once
 	go func() { failed <- hs.Serve(ln) }()
 	select {
