@@ -176,8 +176,12 @@ func TestAnUndeclaredBodyThatIsNotGzip(t *testing.T) { // R54, R94
 				t.Fatal(err)
 			}
 			for range 2 {
-				if _, err = io.ReadAll(body); !c.want(err) || fmt.Sprint(err) != c.text {
+				got, err := io.ReadAll(body)
+				if !c.want(err) || fmt.Sprint(err) != c.text {
 					t.Errorf("got %v, want %s", err, c.text)
+				}
+				if !strings.HasPrefix("hello", string(got)) {
+					t.Errorf("read %q, which nobody encoded", got)
 				}
 			}
 		})

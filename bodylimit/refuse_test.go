@@ -231,6 +231,22 @@ func TestARefusedBodyIsReadOnOnlyWhereThatHasAnEnd(t *testing.T) { // R53
 	}
 }
 
+func TestOneByteOverTheLimitIsReadAndNoMore(t *testing.T) {
+	for size := 1; size < 12; size++ {
+		src := &counted{r: zeros{}}
+		body, err := (&bodylimit.Limiter{Max: 8}).Body(httptest.NewRecorder(), post(src))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = body.Read(make([]byte, size))
+		}
+		if wantTooLarge(t, err, true, 8, -1); src.n != 9 {
+			t.Errorf("in reads of %d: took %d bytes from the connection, want 9", size, src.n)
+		}
+	}
+}
+
 // noFlush has a connection to hurry, but keeps what is written until the handler returns.
 type noFlush struct{ d *deadlines }
 
