@@ -72,7 +72,7 @@ func TestASandboxsOwnTokenOpensItsInsideAndNothingElse(t *testing.T) { // R106
 	})
 }
 
-func TestAuthorizationWhereSentDecidesAlone(t *testing.T) {
+func TestAuthorizationWhereSentDecidesAlone(t *testing.T) { // R106
 	inBubble(t, func(t *testing.T, w *world) {
 		token := w.create("a").str("token")
 		both := func(bearer string) int {

@@ -2,6 +2,7 @@ package refserver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keepwell-go/keepwell/backend"
+	"github.com/keepwell-go/keepwell/backend/memory"
 	"github.com/keepwell-go/keepwell/refserver"
 )
 
@@ -87,6 +89,24 @@ func TestWhatCannotBeReachedAfterItsCreateIsUndoneByTheVerbThatFits(t *testing.T
 			})
 		})
 	}
+}
+
+func TestAResumeWithoutAnAnswerIsStoppedAndNeverDestroyed(t *testing.T) { // R30
+	inBubble(t, func(t *testing.T, w *world) {
+		w.outside("a")
+		if err := w.be.WriteFile("a", "work", []byte("mine")); err != nil {
+			t.Fatal(err)
+		}
+		w.be.Kill("a")
+		w.engine.Inject(memory.Fault{Call: "create", Times: 1, After: true, Err: errors.New("the answer was lost")})
+		w.do("POST", "/v1/sandboxes", `{"id":"a"}`).want(t, 502, "create_failed")
+		if s, d := w.engine.Calls("stop"), w.engine.Calls("destroy"); s != 1 || d != 0 {
+			t.Errorf("%d stops and %d destroys, want one stop", s, d)
+		}
+		if data, err := w.be.ReadFile("a", "work"); err != nil || string(data) != "mine" {
+			t.Errorf("workspace: %q, %v", data, err)
+		}
+	})
 }
 
 func TestTheCallersLeavingDoesNotStopACreate(t *testing.T) {

@@ -34,6 +34,9 @@ func TestADestroyThatCannotBeConfirmedIsSaidSoAndCanBeRetried(t *testing.T) { //
 				} else if got.want(t, 502, "destroy_failed"); got.body["deleted"] != false || got.str("outcome") != "unknown" {
 					t.Errorf("answered %s", got.raw)
 				}
+				if n := w.srv.Len(); n != 1 {
+					t.Errorf("%d registered, want the entry kept", n)
+				}
 				if c.name != "half_done" { // which is stopped, so that a GET finds that out
 					w.get("a").want(t, 200, "")
 				}

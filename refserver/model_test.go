@@ -68,7 +68,7 @@ func (r *inRun) cleanup() {
 	for _, f := range slices.Backward(r.undo) {
 		f()
 	}
-	time.Sleep(time.Minute) // net/http's own linger after a refusal
+	time.Sleep(5 * time.Minute) // net/http's own linger after a refusal, and calls of the engine that heed no end
 }
 
 // requests sends up to four at once and waits for all answers.

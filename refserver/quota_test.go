@@ -111,6 +111,9 @@ func TestAFailedCreateGivesBackWhatItReserved(t *testing.T) { // R21
 				if used := w.srv.Used("host", ""); used != 0 {
 					t.Errorf("%d counted", used)
 				}
+				if n := w.engine.Calls("stop") + w.engine.Calls("destroy"); n != 0 && c.status != 502 {
+					t.Errorf("%d attempts to undo what was never made", n)
+				}
 				w.create("b")
 			}, oneSandbox)
 		})
