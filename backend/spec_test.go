@@ -132,6 +132,7 @@ func TestSpecIsRefusedWithFieldNumberAndLimit(t *testing.T) {
 		"cpus is -0.5, at least 0 is needed":                            func(s *backend.Spec) { s.CPUs = -0.5 },
 		"cpus is NaN, a finite number is needed":                        func(s *backend.Spec) { s.CPUs = math.NaN() },
 		"cpus is +Inf, a finite number is needed":                       func(s *backend.Spec) { s.CPUs = math.Inf(1) },
+		"cpus is -Inf, a finite number is needed":                       func(s *backend.Spec) { s.CPUs = math.Inf(-1) },
 		"pids is -7, at least 0 is needed":                              func(s *backend.Spec) { s.PIDs = -7 },
 		"ttl is -1ns, at least 0 is needed":                             func(s *backend.Spec) { s.TTL = -1 },
 		"idle timeout is -1s, at least 0 is needed":                     func(s *backend.Spec) { s.Idle = -1e9 },

@@ -156,6 +156,26 @@ func TestCloseCancelsThePassAndWaitsForItAndForRun(t *testing.T) {
 	})
 }
 
+// Nobody but Close itself waits for a pass whose caller has left, while no Run is there.
+func TestCloseWaitsForAPassThatNobodyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlocked()
+		l := sweep.New(b.pass, sweep.Config{Budget: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = l.TryRun(ctx) }()
+		pass := <-b.begun
+		cancel()
+		closed := make(chan struct{}, 1)
+		go func() { l.Close(); closed <- struct{}{} }()
+		synctest.Wait()
+		if pass.Err() != context.Canceled || len(closed) != 0 {
+			t.Errorf("the pass's context: %v; Close has returned before it: %v", pass.Err(), len(closed) > 0)
+		}
+		b.end <- fine
+		<-closed
+	})
+}
+
 func TestCloseOfALoopThatNeverRanReturns(t *testing.T) {
 	pass, _ := counting()
 	l := sweep.New(pass, sweep.Config{})

@@ -29,6 +29,14 @@ func TestNewRefusesWhatCannotBeMeant(t *testing.T) {
 	} {
 		panicsWith(t, want, f)
 	}
+	for _, spoil := range []func(*sweep.Plan[int]){
+		func(p *sweep.Plan[int]) { p.Subjects = nil },
+		func(p *sweep.Plan[int]) { p.Judge = nil },
+	} {
+		p := of(1, 0, 0, 0).plan()
+		spoil(&p)
+		panicsWith(t, "sweep: Plan without Subjects or Judge", func() { _, _ = p.Run(t.Context()) })
+	}
 }
 
 func TestASecondRunIsMisuse(t *testing.T) {

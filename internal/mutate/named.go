@@ -16,7 +16,46 @@ type namedMutation struct {
 	old, new   string // old occurs exactly once
 }
 
-func namedMutations() []namedMutation { return nil }
+func namedMutations() []namedMutation {
+	return []namedMutation{
+		{
+			rule: "R3 without the guard of a miss that drains", file: "registry/resolve.go",
+			old: `case wait == nil && rec == nil && r.cfg.Draining():`,
+			new: `case false:`,
+		},
+		{
+			rule: "R20 with the duplicate judged after the quotas", file: "quota/quota.go",
+			old: `
+	if s, ok := l.slots[k]; ok {
+		l.stats.Duplicates++`,
+			new: `
+	for i, ch := range charges {
+		if used := l.used[i][ch.key]; ch.cost > ch.max-used {
+			return Token[K, C]{}, &ExceededError{Limit: l.limits[i].Name, Key: ch.key, Max: ch.max, Used: used, Want: ch.cost}
+		}
+	}
+	if s, ok := l.slots[k]; ok {
+		l.stats.Duplicates++`,
+		},
+		{
+			rule: "promise with the keys collected when it was made", file: "registry/fresh/run.go",
+			old: `c.next.add(keys)`,
+			new: `c.next.waiters++`,
+		},
+		{
+			rule: "promise that can be joined after its start", file: "registry/fresh/run.go",
+			old: `
+		c.next = nil
+		c.startLocked(r, r.union(), now)`,
+			new: `
+		c.startLocked(r, r.union(), now)
+		c.mu.Unlock() // and then the work begins, before the flip
+		time.Sleep(1)
+		c.mu.Lock()
+		c.next = nil`,
+		},
+	}
+}
 
 func (n namedMutation) String() string { return n.rule + ", in " + n.file }
 
