@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -270,7 +269,7 @@ func TestWorkspaceHoldsEveryModule(t *testing.T) {
 			use = "."
 		}
 		if !regexp.MustCompile(`(?m)^\t` + regexp.QuoteMeta(use) + `$`).Match(work) {
-			t.Error(fmt.Sprintf("go.work does not use %s", use))
+			t.Errorf("go.work does not use %s", use)
 		}
 	}
 }

@@ -13,7 +13,8 @@ func lifecycle() []Case {
 		},
 		{
 			"StoppedSandboxIsListedAsSuch", "R2", "a stopped sandbox that looks running is adopted, a hidden one is never cleaned up",
-			[]string{"Resume"}, stoppedIsListed,
+			[]string{"Resume"},
+			stoppedIsListed,
 		},
 		{
 			"CreateOfAStoppedIDResumesItsWorkspace", "R45", "a stop for idleness that loses data is a destroy",
@@ -33,7 +34,8 @@ func lifecycle() []Case {
 		},
 		{
 			"SecondStopIsGone", "R83", "a retry after a lost answer fails for ever, or is told twice that it did it",
-			[]string{"Resume"}, secondStop,
+			[]string{"Resume"},
+			secondStop,
 		},
 		{
 			"UnknownIDsAreGone", "R29", "an object that somebody else removed cannot be crossed off",
@@ -41,11 +43,13 @@ func lifecycle() []Case {
 		},
 		{
 			"KilledSandboxIsNotListedAsRunning", "R17", "a dead sandbox stays routable",
-			[]string{"Kill"}, killedIsNotRunning,
+			[]string{"Kill"},
+			killedIsNotRunning,
 		},
 		{
 			"DestroyOfAKilledSandboxDeletesIt", "R29", "what crashed can never be removed",
-			[]string{"Kill"}, destroyKilled,
+			[]string{"Kill"},
+			destroyKilled,
 		},
 		{
 			"KilledSandboxIsResumed", "R26", "a crash holds the id for ever, or costs the workspace",
@@ -53,7 +57,8 @@ func lifecycle() []Case {
 		},
 		{
 			"NothingIsLeftAfterDestroy", "R101", "volumes, secrets and directories pile up unseen",
-			[]string{"Leftovers"}, nothingIsLeft,
+			[]string{"Leftovers"},
+			nothingIsLeft,
 		},
 		{
 			"PingAnswers", "R37", "a healthy engine is reported down",

@@ -10,31 +10,38 @@ func outages() []Case {
 	return []Case{
 		{
 			"ListFailsWhileTheEngineIsDown", "R13, R16", "an empty list by accident drops every sandbox there is",
-			[]string{"Break"}, listWhileDown,
+			[]string{"Break"},
+			listWhileDown,
 		},
 		{
 			"CreateWhileTheEngineIsDownIsUnavailable", "R25", "a create that never was holds a slot, or appears later",
-			[]string{"Break"}, createWhileDown,
+			[]string{"Break"},
+			createWhileDown,
 		},
 		{
 			"EndsWhileTheEngineIsDownAreUnknown", "R16, R83", "gone is said of what still runs, and its slot is given away",
-			[]string{"Break"}, endsWhileDown,
+			[]string{"Break"},
+			endsWhileDown,
 		},
 		{
 			"PingFailsWhileTheEngineIsDown", "R37", "a dead engine is reported healthy",
-			[]string{"Break"}, pingWhileDown,
+			[]string{"Break"},
+			pingWhileDown,
 		},
 		{
 			"SandboxesSurviveARestart", "R101, R112", "a restart orphans what runs",
-			[]string{"Restart"}, surviveRestart,
+			[]string{"Restart"},
+			surviveRestart,
 		},
 		{
 			"FailedDestroyIsToldAndCanBeRetried", "R27, R29", "destroyed is said while the data lives on",
-			[]string{"FailDestroy"}, failedDestroy,
+			[]string{"FailDestroy"},
+			failedDestroy,
 		},
 		{
 			"FailedCreateLeavesNothing", "R25", "half a sandbox blocks the id and costs money",
-			[]string{"FailCreate"}, failedCreate,
+			[]string{"FailCreate"},
+			failedCreate,
 		},
 		{
 			"FailedResumeKeepsTheWorkspace", "R25", "cleaning up after a failed resume deletes old data",
@@ -42,7 +49,8 @@ func outages() []Case {
 		},
 		{
 			"FullEngineSaysSoAndKeepsNothing", "R25", "a full engine is retried at once, for ever",
-			[]string{"Fill"}, fullEngine,
+			[]string{"Fill"},
+			fullEngine,
 		},
 	}
 }

@@ -10,15 +10,18 @@ func owners() []Case {
 	return []Case{
 		{
 			"OwnersNeverSeeEachOther", "R104", "two installations on one engine adopt each other's sandboxes",
-			[]string{"Owners"}, ownersApart,
+			[]string{"Owners"},
+			ownersApart,
 		},
 		{
 			"OwnersCannotEndEachOthersSandboxes", "R104", "one installation's destroy ends another's sandbox",
-			[]string{"Owners"}, ownersCannotEnd,
+			[]string{"Owners"},
+			ownersCannotEnd,
 		},
 		{
 			"OwnersSweepSideBySide", "R104", "one installation's sweep removes what another is using",
-			[]string{"Owners"}, ownersSweep,
+			[]string{"Owners"},
+			ownersSweep,
 		},
 		{
 			"ReplicasShareOneTruth", "R112", "what one replica created another cannot serve or end",

@@ -18,7 +18,8 @@ func specs() []Case {
 		},
 		{
 			"ResumedSandboxHasTheNewSpec", "R101", "the labels of the first instance outlive it",
-			[]string{"Resume"}, resumedSpec,
+			[]string{"Resume"},
+			resumedSpec,
 		},
 		{
 			"EnvIsNotListed", "R101", "secrets of the environment show in every list",

@@ -288,8 +288,8 @@ func TestCallsMeetATransition(t *testing.T) {
 		failed(t, out, err, context.DeadlineExceeded)
 		close(release)
 		calls.Wait()
-		if fmt.Sprint(outs) != "[stopped gone gone]" {
-			t.Errorf("outcomes are %v, want [stopped gone gone]", outs)
+		if got := fmt.Sprint(outs); got != "[stopped gone gone]" {
+			t.Errorf("outcomes are %s, want [stopped gone gone]", got)
 		}
 		want(t, b, "[x/1]")
 	})

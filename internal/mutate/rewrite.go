@@ -134,7 +134,7 @@ func markRemovable(list []ast.Stmt, into map[ast.Stmt]bool) {
 	for i, s := range list {
 		switch s := s.(type) {
 		case *ast.ExprStmt, *ast.IncDecStmt, *ast.SendStmt, *ast.DeferStmt, *ast.GoStmt:
-			into[s] = !(isPanic(s) && i == len(list)-1)
+			into[s] = !isPanic(s) || i < len(list)-1
 		case *ast.AssignStmt:
 			into[s] = s.Tok != token.DEFINE
 		case *ast.BranchStmt:
