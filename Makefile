@@ -1,5 +1,5 @@
 # What a contributor types. .ci/run is what must pass.
-.PHONY: test lint tidy bench
+.PHONY: test lint tidy bench mutate compare
 
 test:
 	go test -race -shuffle=on work
@@ -12,3 +12,11 @@ tidy:
 
 bench:
 	go test -run='^$$' -bench=. -benchmem work
+
+# Every small change of the six packages that no test notices; takes the better part of an hour.
+mutate:
+	go run ./internal/mutate ./registry ./registry/fresh ./quota ./sweep ./probe ./bodylimit ./backend
+
+# The primitives beside what they replace, as a table.
+compare:
+	go run ./internal/compare
