@@ -260,3 +260,33 @@ func TestABudgetOfLessThanZeroIsNone(t *testing.T) { // R34
 		(<-gone).want(t, 200, "")
 	}, unbounded)
 }
+
+func TestCloseWaitsForWhatHasBegun(t *testing.T) {
+	for call, request := range map[string][2]string{
+		"create":  {"POST", "/v1/sandboxes"},
+		"stop":    {"POST", "/v1/sandboxes/a:stop"},
+		"destroy": {"DELETE", "/v1/sandboxes/a"},
+	} {
+		t.Run(call, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.create("a")
+				calls := w.hold(call)
+				done := w.later(request[0], request[1], map[bool]string{true: `{"id":"b"}`}[call == "create"])
+				<-calls.came
+				closed := make(chan struct{})
+				go func() { defer close(closed); w.srv.Close() }()
+				synctest.Wait()
+				select {
+				case <-closed:
+					t.Error("closed while the engine was still at it")
+				default:
+				}
+				calls.release()
+				<-closed
+				if got := <-done; got.status/100 != 2 {
+					t.Errorf("answered %d %s", got.status, got.raw)
+				}
+			})
+		})
+	}
+}

@@ -3,6 +3,7 @@ package refserver_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,6 +167,37 @@ func TestAListThatFailsOrIsCutShortDropsNothing(t *testing.T) { // R13, R87
 			}
 		})
 	}
+}
+
+func TestASilentRunnerIsNoReasonToDropWhileTheBackendCannotBeAskedAboutIt(t *testing.T) { // R16, R47
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		w.runner.deafen("a", true)
+		lift := w.engine.Inject(memory.Fault{Call: "list", ID: "a", Err: errors.New("boom")}) // the list of everything works
+		w.sweep()
+		if n, used := w.srv.Len(), w.srv.Used("host", ""); n != 1 || used != 1 {
+			t.Errorf("%d registered, %d counted, want the entry kept", n, used)
+		}
+		lift()
+	})
+}
+
+func TestAPassThatCouldNotListStopsNothingAndTheNextOneDoes(t *testing.T) { // R13
+	inBubble(t, func(t *testing.T, w *world) {
+		w.do("POST", "/v1/sandboxes", `{"id":"a","ttl_ms":1000}`).want(t, 201, "")
+		time.Sleep(time.Hour)
+		w.engine.Inject(memory.Fault{Call: "list", Times: 1, Err: errors.New("boom")})
+		if err := w.srv.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "boom") {
+			t.Errorf("the pass said %v", err)
+		}
+		if n := w.engine.Calls("stop"); n != 0 || w.srv.Len() != 1 {
+			t.Errorf("%d stops, %d registered after a list that failed", n, w.srv.Len())
+		}
+		w.sweep()
+		if w.srv.Len() != 0 {
+			t.Error("the next pass did not stop it either")
+		}
+	})
 }
 
 func TestWhenMostIsAbsentNothingIsDropped(t *testing.T) { // R90
