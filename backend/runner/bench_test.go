@@ -3,6 +3,7 @@ package runner_test
 import (
 	"fmt"
 	"io"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keepwell-go/keepwell/backend/runner"
+	"github.com/keepwell-go/keepwell/backend/runner/spawn"
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 )
 
@@ -115,18 +117,39 @@ func spent(pid int) time.Duration {
 
 // BenchmarkIdleSandbox reports the memory of a sandbox in which nothing runs: one that was never used, and one that has run a command.
 func BenchmarkIdleSandbox(b *testing.B) {
-	for b.Loop() {
-		const n = 1000
-		home := newHome(b)
-		server := runner.New(runner.Config{})
-		before := heap()
-		for i := range n {
-			if err := server.Add(runner.Sandbox{ID: fmt.Sprint("s", i), Home: home}); err != nil {
+	for name, used := range map[string]bool{"fresh": false, "used": true} {
+		b.Run(name, func(b *testing.B) {
+			spawner, err := spawn.New(spawn.Config{})
+			if err != nil {
 				b.Fatal(err)
 			}
-		}
-		b.ReportMetric(float64(heap()-before)/n, "B/sandbox")
-		server.Close()
+			b.Cleanup(spawner.Close)
+			home := newHome(b)
+			for b.Loop() {
+				const n = 200
+				server := runner.New(runner.Config{Spawner: spawner})
+				before := heap()
+				for i := range n {
+					id := fmt.Sprint("s", i)
+					if err := server.Add(runner.Sandbox{ID: id, Home: home}); err != nil {
+						b.Fatal(err)
+					}
+					if used {
+						runHello(b, server, id)
+					}
+				}
+				b.ReportMetric(float64(heap()-before)/n, "B/sandbox")
+				server.Close()
+			}
+		})
+	}
+}
+
+func runHello(b *testing.B, server *runner.Server, id string) {
+	w := httptest.NewRecorder()
+	server.Handler().ServeHTTP(w, httptest.NewRequest("POST", "/v1/sandboxes/"+id+"/exec", strings.NewReader(`{"cmd":"echo hello"}`)))
+	if out := w.Body.String(); !strings.Contains(out, `"hello\n"`) {
+		b.Fatal(out)
 	}
 }
 
