@@ -100,6 +100,27 @@ func TestAStreamArrivesLineByLine(t *testing.T) {
 	})
 }
 
+func TestWhoFollowsASilentProcessIsAnsweredAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		w.runner.handle(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", wire.StreamType)
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(time.Hour)
+			_, _ = io.WriteString(w, exitLine)
+		})
+		start := time.Now()
+		resp := w.stream("GET", "/v1/sandboxes/a/processes/p/output?follow=1")
+		defer resp.Body.Close()
+		if took := time.Since(start); took != 0 || resp.StatusCode != 200 {
+			t.Errorf("answered %d after %v", resp.StatusCode, took)
+		}
+		if got, err := io.ReadAll(resp.Body); string(got) != exitLine {
+			t.Errorf("streamed %q, %v", got, err)
+		}
+	})
+}
+
 const exitLine = `{"event":"exit","exit_code":0,"signal":null}` + "\n"
 
 func TestAStreamThatBreaksOffEndsWithTheEventThatSaysSo(t *testing.T) { // R99

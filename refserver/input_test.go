@@ -129,6 +129,22 @@ func TestPathsThatAreNoRoutesLeadNowhere(t *testing.T) {
 	})
 }
 
+func TestHeadIsAnsweredHereAndReachesNoRunner(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		for path, want := range map[string]int{
+			"/health": 200, "/v1/sandboxes": 200, "/v1/sandboxes/a": 200, "/v1/sandboxes/a/processes": 405, "/v1/sandboxes/a/files/read": 405,
+		} {
+			if got := w.do("HEAD", path, ""); got.status != want || got.raw != "" {
+				t.Errorf("HEAD %s answered %d %q, want %d", path, got.status, got.raw, want)
+			}
+		}
+		if n := len(w.runner.requests()); n != 0 {
+			t.Errorf("%d requests reached a runner", n)
+		}
+	})
+}
+
 func TestAMethodThatARouteDoesNotHaveIsAnsweredWithThoseItHas(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.create("a")
