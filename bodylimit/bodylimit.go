@@ -57,13 +57,19 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		panic("bodylimit: Handler of a nil http.Handler")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := l.open(w, r)
+		gunzip, err := l.judge(r)
 		if err != nil {
 			l.Refuse(w, r, err)
 			return
 		}
-		defer body.client.leave()
-		next.ServeHTTP(w, withBody(r, body))
+		var served struct { // one allocation
+			sent    sentBody
+			request http.Request
+		}
+		defer served.sent.client.leave()
+		served.request = *r // a handler does not change the request it was given
+		bind(&served.request, l.open(&served.sent, w, r, gunzip))
+		next.ServeHTTP(w, &served.request)
 	})
 }
 
@@ -75,37 +81,44 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 // read that passes the limit starts the time of Drain, after which nothing more is read from the connection.
 func (l *Limiter) Body(w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
 	l.mustBeValid()
-	body, err := l.open(w, r)
+	gunzip, err := l.judge(r)
 	if err != nil {
 		return nil, err
 	}
-	return body, nil
+	return l.open(new(sentBody), w, r, gunzip), nil
 }
 
-func (l *Limiter) open(w http.ResponseWriter, r *http.Request) (*reader, error) {
+// judge says by its headers whether r is refused, and whether its body has to be decoded.
+func (l *Limiter) judge(r *http.Request) (gunzip bool, err error) {
 	if r.ContentLength > l.Max {
-		return nil, &TooLargeError{Limit: l.Max, Declared: r.ContentLength}
+		return false, &TooLargeError{Limit: l.Max, Declared: r.ContentLength}
 	}
+	encoding := contentEncoding(r.Header)
+	switch {
+	case encoding == "" || r.ContentLength == 0: // no body, whatever it is said to be encoded with
+		return false, nil
+	case l.Gunzip && (encoding == "gzip" || encoding == "x-gzip"):
+		return true, nil
+	default:
+		return false, &EncodingError{Encoding: encoding}
+	}
+}
+
+// open makes sent the body of r, and returns it or what decodes it.
+func (l *Limiter) open(sent *sentBody, w http.ResponseWriter, r *http.Request, gunzip bool) *reader {
 	src := r.Body
 	if src == nil {
 		src = http.NoBody
 	}
-	body := &sentBody{client: client{limiter: l}}
+	sent.client.limiter = l
 	if r.ProtoMajor == 1 {
-		body.client.w = w
+		sent.client.w = w
 	}
-	body.reader = reader{src: src, limit: l.Max, left: l.Max, client: &body.client}
-	if r.ContentLength == 0 {
-		return &body.reader, nil // whatever it is said to be encoded with
+	sent.reader = reader{src: src, limit: l.Max, left: l.Max, client: &sent.client}
+	if !gunzip {
+		return &sent.reader
 	}
-	switch encoding := contentEncoding(r.Header); {
-	case encoding == "":
-		return &body.reader, nil
-	case l.Gunzip && (encoding == "gzip" || encoding == "x-gzip"):
-		return &reader{src: &gunzipper{sent: &body.reader}, limit: l.Max, left: l.Max, client: &body.client}, nil
-	default:
-		return nil, &EncodingError{Encoding: encoding}
-	}
+	return &reader{src: &gunzipper{sent: &sent.reader}, limit: l.Max, left: l.Max, client: &sent.client}
 }
 
 // contentEncoding returns the codings of the body in the order they were applied, without those that change nothing.
@@ -124,17 +137,15 @@ func contentEncoding(h http.Header) string {
 	return strings.Join(codings, ", ")
 }
 
-// withBody returns a copy of r, since a handler does not change the request it was given.
-func withBody(r *http.Request, body *reader) *http.Request {
-	r2 := *r
-	r2.Body = body
+// bind makes body the body of r, and r say of it what is true.
+func bind(r *http.Request, body *reader) {
+	r.Body = body
 	if _, decoded := body.src.(*gunzipper); decoded {
-		r2.Header = r.Header.Clone()
-		r2.Header.Del("Content-Encoding")
-		r2.Header.Del("Content-Length")
-		r2.ContentLength = -1
+		r.Header = r.Header.Clone()
+		r.Header.Del("Content-Encoding")
+		r.Header.Del("Content-Length")
+		r.ContentLength = -1
 	}
-	return &r2
 }
 
 func (l *Limiter) mustBeValid() {

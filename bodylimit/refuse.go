@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -19,21 +18,25 @@ const drainBytes = 16 << 20
 // refusal is the answer to one kind of error.
 type refusal struct {
 	status int
-	code   string
-	text   string
+	body   refusalBody
 	ended  bool // nothing of the body is left on the connection
+}
+
+type refusalBody struct {
+	Error string `json:"error"`
+	Code  string `json:"code"`
 }
 
 // classify says how err is answered, and whether it is this package's to answer. Too large comes first.
 func classify(err error) (refusal, bool) {
 	if e, ok := errors.AsType[*TooLargeError](err); ok {
-		return refusal{status: http.StatusRequestEntityTooLarge, code: "payload_too_large", text: e.Error()}, true
+		return refusal{status: http.StatusRequestEntityTooLarge, body: refusalBody{e.Error(), "payload_too_large"}}, true
 	}
 	if e, ok := errors.AsType[*EncodingError](err); ok {
-		return refusal{status: http.StatusUnsupportedMediaType, code: "unsupported_encoding", text: e.Error()}, true
+		return refusal{status: http.StatusUnsupportedMediaType, body: refusalBody{e.Error(), "unsupported_encoding"}}, true
 	}
 	if e, ok := errors.AsType[*MalformedError](err); ok {
-		return refusal{status: http.StatusBadRequest, code: "bad_request", text: e.Error(), ended: e.ended}, true
+		return refusal{status: http.StatusBadRequest, body: refusalBody{e.Error(), "bad_request"}, ended: e.ended}, true
 	}
 	return refusal{}, false
 }
@@ -82,8 +85,7 @@ func (l *Limiter) writeAndHangUp(w http.ResponseWriter, r *http.Request, answer 
 }
 
 func (l *Limiter) write(w http.ResponseWriter, answer refusal) {
-	text, _ := json.Marshal(answer.text) // a string: it cannot fail
-	body := slices.Concat([]byte(`{"error":`), text, []byte(`,"code":"`+answer.code+`"}`))
+	body, _ := json.Marshal(answer.body) // strings: it cannot fail
 	h := w.Header()
 	if answer.status == http.StatusUnsupportedMediaType {
 		h.Set("Accept-Encoding", l.encodings())

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/keepwell-go/keepwell/bodylimit"
 )
@@ -33,7 +34,7 @@ func readAll(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve measures a handler alone, with a writer that keeps nothing but the status.
+// serve measures a handler alone, with a writer that keeps nothing but the status and can do what that of net/http can.
 func serve(h http.Handler, body []byte, want int) func(*testing.B) {
 	return func(b *testing.B) {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -59,6 +60,8 @@ type statusWriter struct {
 	status int
 }
 
-func (w *statusWriter) Header() http.Header         { return w.header }
-func (w *statusWriter) Write(b []byte) (int, error) { return len(b), nil }
-func (w *statusWriter) WriteHeader(status int)      { w.status = status }
+func (w *statusWriter) Header() http.Header             { return w.header }
+func (w *statusWriter) Write(b []byte) (int, error)     { return len(b), nil }
+func (w *statusWriter) WriteHeader(status int)          { w.status = status }
+func (w *statusWriter) SetReadDeadline(time.Time) error { return nil }
+func (w *statusWriter) Flush()                          {}
