@@ -132,17 +132,26 @@ func readProgram(path string) (program, error) {
 	if err != nil {
 		return program{}, fmt.Errorf("docker: runner: %w", err)
 	}
-	f, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
-		return program{}, fmt.Errorf("docker: runner %s is no Linux program: %w", path, err)
-	}
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return program{}, fmt.Errorf("docker: runner %s needs libraries that an image may lack; build it with CGO_ENABLED=0", path)
-		}
+	if err := CheckStatic(path); err != nil {
+		return program{}, err
 	}
 	sum := sha256.Sum256(data)
 	return program{data, hex.EncodeToString(sum[:6])}, nil
+}
+
+// CheckStatic returns an error unless the file is a Linux program that needs nothing of the image it runs in.
+func CheckStatic(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("docker: %s is no Linux program: %w", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("docker: %s needs libraries that an image may lack; build it with CGO_ENABLED=0", path)
+		}
+	}
+	return nil
 }
 
 // runnerVolume returns the volume that has the runner, and fills one if there is none. The volume that carries the build's name has

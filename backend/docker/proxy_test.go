@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -24,6 +26,7 @@ const (
 	failAfter         // 500 when the engine has done it
 	twice             // the engine is asked twice, and its second answer counts
 	hang              // no answer until the proxy is mended
+	claim             // 200 with no content, and the engine never hears of it
 )
 
 // proxy stands between a Backend and the engine, on a socket of its own.
@@ -33,6 +36,7 @@ type proxy struct {
 
 	mu    sync.Mutex // guards the fields below
 	judge func(*http.Request) verdict
+	after func()        // of the next request that is cut when the engine has done it
 	words string        // of a refusal
 	mend  chan struct{} // closed when what hangs may go on
 	seen  []string      // method and path of all requests, while they are counted
@@ -110,6 +114,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch v {
 	case refuse:
 		fail(w, words)
+	case claim:
+		w.WriteHeader(http.StatusOK)
 	case cutBefore:
 		panic(http.ErrAbortHandler)
 	case hang:
@@ -120,19 +126,35 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case cutAfter:
 		p.discard(r)
+		p.done()
 		panic(http.ErrAbortHandler)
 	case failAfter:
 		p.discard(r)
 		fail(w, words)
 	case twice:
 		body, _ := io.ReadAll(r.Body)
-		again := r.Clone(r.Context())
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		p.discard(r)
-		again.Body = io.NopCloser(bytes.NewReader(body))
-		p.forward(w, again)
+		p.discard(with(r, body))
+		p.forward(w, with(r, body))
 	default:
 		p.forward(w, r)
+	}
+}
+
+// afterwards makes f run when the engine has done the next request that is cut.
+func (p *proxy) afterwards(f func()) verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.after = f
+	return cutAfter
+}
+
+func (p *proxy) done() {
+	p.mu.Lock()
+	f := p.after
+	p.after = nil
+	p.mu.Unlock()
+	if f != nil {
+		f()
 	}
 }
 
@@ -140,6 +162,16 @@ func fail(w http.ResponseWriter, words string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusInternalServerError)
 	_, _ = io.WriteString(w, `{"message":"`+words+`"}`)
+}
+
+// with returns r with that body. An engine refuses some requests whose body only might be empty.
+func with(r *http.Request, body []byte) *http.Request {
+	r = r.Clone(r.Context())
+	r.Body, r.ContentLength = http.NoBody, int64(len(body))
+	if len(body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return r
 }
 
 func (p *proxy) ask(r *http.Request) (*http.Response, error) {
@@ -166,4 +198,15 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, resp.Body)
+}
+
+// once gives the verdict on the first request whose path ends so, and lets all others pass.
+func once(end string, v verdict) func(*http.Request) verdict {
+	var given atomic.Bool
+	return func(r *http.Request) verdict {
+		if strings.HasSuffix(r.URL.Path, end) && given.CompareAndSwap(false, true) {
+			return v
+		}
+		return pass
+	}
 }
