@@ -3,6 +3,7 @@ package docker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -52,20 +53,27 @@ func TestAnImageIsFetchedOnceAndOutlivesTheCreate(t *testing.T) {
 	s := spec("fetch", "")
 	s.Image = wanted
 	impatient, leave := context.WithCancel(t.Context())
-	var waiting sync.WaitGroup
-	for range 8 {
-		waiting.Go(func() {
-			if _, err := b.Create(impatient, s); !errors.Is(err, docker.ErrPreparing) || !errors.Is(err, backend.ErrUnavailable) {
-				t.Errorf("create while the image is fetched: %v", err)
-			}
-		})
-	}
+	left := make(chan error, 1)
+	go func() { _, err := b.Create(impatient, s); left <- err }()
 	<-asked
 	leave()
-	waiting.Wait()
+	if err := <-left; !errors.Is(err, docker.ErrPreparing) || !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("create while the image is fetched: %v", err)
+	}
+	var waiting sync.WaitGroup
+	for i := range 3 {
+		waiting.Go(func() {
+			s := s
+			s.ID = fmt.Sprintf("fetch-%d", i)
+			if _, err := b.Create(t.Context(), s); err != nil {
+				t.Errorf("create that waits for the fetch: %v", err)
+				return
+			}
+			mustDestroy(t, b, s.Ref)
+		})
+	}
 	close(arrived)
-	mustCreate(t, b, s)
-	mustDestroy(t, b, s.Ref)
+	waiting.Wait()
 	if n := pulls.Load(); n != 1 {
 		t.Errorf("the image was pulled %d times, want once", n)
 	}

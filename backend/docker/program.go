@@ -1,0 +1,135 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+	"go.uber.org/zap"
+)
+
+// runnerPrefix starts the names of the runners' volumes, which all owners share.
+const runnerPrefix = "keepwell-runner-"
+
+// program is the runner as it is written to its volume.
+type program struct {
+	data []byte
+	hash string // of data, which names the build
+}
+
+func readProgram(path string) (program, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return program{}, fmt.Errorf("docker: runner: %w", err)
+	}
+	if err := CheckStatic(path); err != nil {
+		return program{}, err
+	}
+	sum := sha256.Sum256(data)
+	return program{data, hex.EncodeToString(sum[:6])}, nil
+}
+
+// CheckStatic returns an error unless the file is a Linux program that needs nothing of the image it runs in.
+func CheckStatic(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("docker: %s is no Linux program: %w", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("docker: %s needs libraries that an image may lack; build it with CGO_ENABLED=0", path)
+		}
+	}
+	return nil
+}
+
+// runnerVolume returns the volume that has the runner, and fills one if there is none. The volume that carries the build's name has
+// no content: its label names the one that has, which was full before. To make a volume that exists gives the one that exists, so
+// all replicas end with the same, and nobody mounts one that is half full.
+func (b *Backend) runnerVolume(ctx context.Context, image string) (string, error) {
+	name := runnerPrefix + b.runner.hash
+	got, err := b.api.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
+	if err == nil {
+		filled := got.Volume.Labels[labelFilled]
+		b.tidyRunners(ctx, filled)
+		return b.checkRunner(ctx, filled)
+	}
+	if !errdefs.IsNotFound(err) {
+		return "", err
+	}
+	mine := name + "." + rand.Text()[:8]
+	if err := b.fillRunner(ctx, image, mine); err != nil {
+		ctx, cancel := b.cfg.Clock.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		return "", errors.Join(err, b.removeVolume(ctx, mine))
+	}
+	made, err := b.api.VolumeCreate(ctx, client.VolumeCreateOptions{
+		Name: name, Labels: map[string]string{labelKind: kindRunner, labelFilled: mine},
+	})
+	if err != nil {
+		return "", err
+	}
+	filled := made.Volume.Labels[labelFilled]
+	if filled != mine {
+		_ = b.removeVolume(ctx, mine) // another replica's is as good
+	}
+	return filled, nil
+}
+
+// checkRunner makes sure that the volume is there: the engine would make an empty one where somebody has removed it.
+func (b *Backend) checkRunner(ctx context.Context, filled string) (string, error) {
+	got, err := b.api.VolumeInspect(ctx, filled, client.VolumeInspectOptions{})
+	if err == nil && got.Volume.Labels[labelKind] == kindRunner {
+		return filled, nil
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return "", err
+	}
+	return "", fmt.Errorf("the runner's volume %s was removed: remove keepwell-runner-%s too, and both are made anew", filled, b.runner.hash)
+}
+
+// tidyRunners removes what replicas that were killed while they filled a volume have left of it. What cannot be removed is in use,
+// or is tried again by the next start.
+func (b *Backend) tidyRunners(ctx context.Context, filled string) {
+	got, err := b.api.VolumeList(ctx, client.VolumeListOptions{Filters: client.Filters{}.Add("label", labelKind+"="+kindRunner)})
+	if err != nil {
+		b.cfg.Logger.Warn("volumes of runners not listed", zap.Error(err))
+		return
+	}
+	for _, v := range got.Items {
+		made, err := time.Parse(time.RFC3339, v.CreatedAt)
+		old := err == nil && b.cfg.Clock.Since(made) > abandoned
+		if !old || v.Name == filled || !strings.HasPrefix(v.Name, runnerPrefix+b.runner.hash+".") {
+			continue
+		}
+		if err := errors.Join(b.removeContainer(ctx, helperOf(v.Name)), b.removeVolume(ctx, v.Name)); err != nil {
+			b.cfg.Logger.Warn("half a runner is left", zap.String("volume", v.Name), zap.Error(err))
+		}
+	}
+}
+
+func (b *Backend) fillRunner(ctx context.Context, image, name string) error {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	err := w.WriteHeader(&tar.Header{Name: runnerFile, Mode: 0o555, Size: int64(len(b.runner.data))})
+	if err == nil {
+		_, err = w.Write(b.runner.data)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	labels := map[string]string{labelKind: kindRunner}
+	return b.throughHelper(ctx, image, helper{labels: labels, volume: name, at: runnerDir, into: runnerDir}, &buf)
+}
