@@ -72,6 +72,8 @@ func (c *chaos) step() {
 		_, err := c.b.Mark(ctx, last.Ref, c.rnd.IntN(2) == 0)
 		c.said("mark", err)
 	case n < 8 && last.Running:
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // the address of a stopped one answers nothing
+		defer cancel()
 		_, err := inside(ctx, last, http.MethodGet, "activity", nil)
 		c.said("activity", err)
 	default:

@@ -48,15 +48,15 @@ func TestASandboxIsLockedDown(t *testing.T) {
 		w.isConfined(t, s, user)
 		for line, want := range map[string]string{
 			"id -u": strings.Split(user, ":")[0] + `\n`,
-			"grep -c '0000000000000000' /proc/self/status": `5\n`, // no capability in any set
-			"grep NoNewPrivs /proc/self/status":            `NoNewPrivs:\t1\n`,
-			"touch /x /bin/x":                              "Read-only file system",
-			"touch /.keepwell/x":                           "Read-only file system",
-			"echo ok >/tmp/x && cat /tmp/x":                `ok\n`,
-			"echo ok >/workspace/x && cat /workspace/x":    `ok\n`,
-			"echo $GIVEN$KEEPWELL_CANARY":                  `"yes\n`,
-			"ls /var/run/docker.sock":                      "No such file",
-			"env; cat /proc/1/environ | tr '\\0' ' '":      "GIVEN",
+			"grep -c '^Cap.*0000000000000000' /proc/self/status": `5\n`, // no capability in any set
+			"grep NoNewPrivs /proc/self/status":                  `NoNewPrivs:\t1\n`,
+			"touch /x /bin/x":                                    "Read-only file system",
+			"touch /.keepwell/x":                                 "Read-only file system",
+			"echo ok >/tmp/x && cat /tmp/x":                      `ok\n`,
+			"echo ok >/workspace/x && cat /workspace/x":          `ok\n`,
+			"echo $GIVEN$KEEPWELL_CANARY":                        `"yes\n`,
+			"ls /var/run/docker.sock":                            "No such file",
+			"env; cat /proc/1/environ | tr '\\0' ' '":            "GIVEN",
 		} {
 			out := sh(t, sb, line)
 			if !strings.Contains(out, want) {
