@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"strings"
 
@@ -112,8 +114,18 @@ func exitCode(err error, stderr *os.File) int {
 	case wire.CodeUnknown, wire.CodeDestroyFailed, wire.CodeStopFailed, wire.CodeRunnerLost:
 		return exitUnknown
 	}
-	if errors.Is(err, client.ErrTruncated) {
+	if errors.Is(err, client.ErrTruncated) || unanswered(err) {
 		return exitUnknown
 	}
 	return exitFailed
+}
+
+// unanswered says whether a request that changes something may have reached the server, which then did not answer.
+func unanswered(err error) bool {
+	sent, ok := errors.AsType[*url.Error](err)
+	if !ok || sent.Op != "Post" && sent.Op != "Put" && sent.Op != "Delete" {
+		return false
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return !ok || op.Op != "dial"
 }

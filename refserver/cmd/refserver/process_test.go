@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -144,5 +146,28 @@ func TestWhatCouldNotBeToldHasAnExitCodeOfItsOwn(t *testing.T) {
 	}
 	if got := exitCode(&client.Error{Code: wire.CodeNotFound}, os.Stderr); got != exitFailed {
 		t.Errorf("not found gives %d, want %d", got, exitFailed)
+	}
+}
+
+func TestARequestWithoutAnAnswerIsUnknownAndOneThatWasNeverSentHasFailed(t *testing.T) {
+	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer mute.Close()
+	absent := httptest.NewServer(nil)
+	absent.Close()
+	for _, c := range []struct {
+		base string
+		ask  func(*client.Client) error
+		want int
+	}{
+		{mute.URL, func(c *client.Client) error { _, err := c.Delete(t.Context(), "a", false); return err }, exitUnknown},
+		{mute.URL, func(c *client.Client) error { _, err := c.Create(t.Context(), client.CreateRequest{}); return err }, exitUnknown},
+		{mute.URL, func(c *client.Client) error { _, err := c.Get(t.Context(), "a"); return err }, exitFailed},
+		{absent.URL, func(c *client.Client) error { _, err := c.Delete(t.Context(), "a", false); return err }, exitFailed},
+		{"http://bad host", func(c *client.Client) error { _, err := c.Delete(t.Context(), "a", false); return err }, exitFailed},
+	} {
+		err := c.ask(&client.Client{Base: c.base})
+		if got := exitCode(err, os.Stderr); err == nil || got != c.want {
+			t.Errorf("exit code %d of %v, want %d", got, err, c.want)
+		}
 	}
 }

@@ -184,6 +184,35 @@ func waitUntilRefused(t *testing.T, base string) {
 	t.Error("the server still accepts connections after SIGTERM")
 }
 
+func TestASecondSIGTERMEndsTheServerAtOnce(t *testing.T) {
+	l := newLab(t)
+	s := l.serve()
+	api := s.client()
+	if _, err := api.Create(t.Context(), client.CreateRequest{ID: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := api.Exec(t.Context(), "box", wire.StartRequest{Cmd: wire.Command{Line: "sleep 1000"}}) // the first would wait for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	ended := make(chan int, 1)
+	go func() { ended <- s.end(syscall.SIGTERM) }()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case code := <-ended:
+			if code != -1 {
+				t.Errorf("it ended by itself, with code %d", code)
+			}
+			return
+		case <-again.C:
+			_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		}
+	}
+}
+
 func TestDownEndsEverythingAndKeepsTheWorkspaces(t *testing.T) {
 	l := newLab(t)
 	s := l.serve()
