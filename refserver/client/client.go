@@ -37,7 +37,7 @@ type Client struct {
 
 // Error is an answer of the server that is not a success.
 type Error struct {
-	Status     int
+	Status     int    // 0: it came as the last event of a stream
 	Code       string // one of the wire.Code constants; "" when the answer was not the server's
 	Message    string
 	RetryAfter time.Duration // 0: not said
@@ -45,6 +45,9 @@ type Error struct {
 
 // Error names the status, the code and the server's own words.
 func (e *Error) Error() string {
+	if e.Status == 0 { // the last event of a stream
+		return fmt.Sprintf("client: %s: %s", e.Code, e.Message)
+	}
 	return fmt.Sprintf("client: %d %s: %s", e.Status, e.Code, e.Message)
 }
 

@@ -18,6 +18,9 @@ const maxLine = 8 << 20
 // ErrTruncated is returned when a stream ended without its terminal event: what became of the process is unknown.
 var ErrTruncated = errors.New("client: stream ended without an exit")
 
+// ErrBroken is returned when the connection was lost, or carried what is no event, before the stream ended: the process may go on.
+var ErrBroken = errors.New("client: the connection broke off")
+
 // Stream is the output of a command. It is for one goroutine; Close may be called from any.
 type Stream struct {
 	body  io.ReadCloser
@@ -39,17 +42,20 @@ func (s *Stream) Next() (wire.Event, error) {
 	for s.lines.Scan() {
 		var ev wire.Event
 		if err := json.Unmarshal(s.lines.Bytes(), &ev); err != nil {
-			return ev, fmt.Errorf("client: event: %w", err)
+			return ev, fmt.Errorf("%w: not an event: %w", ErrBroken, err)
 		}
 		if ev.Event != wire.EventPing {
 			return ev, nil
 		}
 	}
 	if err := s.lines.Err(); err != nil {
-		return wire.Event{}, fmt.Errorf("client: stream: %w", err)
+		return wire.Event{}, fmt.Errorf("%w: %w", ErrBroken, err)
 	}
 	return wire.Event{}, io.EOF
 }
+
+// Line returns the event that Next returned last as the server wrote it, without the line's end. It is good until the next Next.
+func (s *Stream) Line() []byte { return s.lines.Bytes() }
 
 // All iterates over the events up to and with the terminal one, then closes the stream. A stream that ends without one yields
 // ErrTruncated last.
