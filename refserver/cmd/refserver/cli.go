@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -21,6 +23,12 @@ const (
 	exitFailed  = 1 // refused or failed
 	exitUsage   = 2
 	exitUnknown = 3 // it could not be told what happened
+
+	exitTimeout     = 124 // the command ran into its timeout
+	exitExec        = 125 // exec was refused or failed
+	exitCannotRun   = 126 // the command cannot be run
+	exitNotFound    = 127 // the command is not there
+	exitInterrupted = 130 // as of a program that SIGINT ended
 )
 
 // envPrefix starts the name of each environment variable that stands for a flag.
@@ -28,7 +36,7 @@ const envPrefix = "KEEPWELL"
 
 // cli is the command line: one field for each command, and the flags that all of them share.
 type cli struct {
-	State string `placeholder:"DIR" help:"State directory: sandboxes, token, sockets. Default: keepwell in the user's state directory."`
+	State string `placeholder:"DIR" help:"State directory: sandboxes, token, sockets. Default: $$XDG_STATE_HOME/keepwell, or ~/.local/state/keepwell."`
 
 	Serve  serveCmd  `cmd:"" default:"withargs" help:"Serve sandboxes (the default command)."`
 	Create createCmd `cmd:"" help:"Create a sandbox, or resume a stopped one."`
@@ -63,7 +71,11 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintf(os.Stderr, "refserver: %v\nrefserver: see refserver --help\n", err)
 		return exitUsage
 	}
-	return exitCode(command.Run(&c), os.Stderr)
+	err = command.Run(&c)
+	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled)) {
+		err = statusError(exitInterrupted) // by someone who knows it
+	}
+	return exitCode(err, os.Stderr)
 }
 
 // unknownVariables returns the names in environ that look like ours and that no flag reads. They are no error, so that a
@@ -99,14 +111,24 @@ func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e
 // usageError is a bad value that parsing alone cannot find.
 type usageError struct{ error }
 
-func exitCode(err error, stderr *os.File) int {
+// exitCode says what went wrong, if anything did, and returns the code that stands for it.
+func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
 	if s, ok := errors.AsType[statusError](err); ok {
 		return int(s)
 	}
-	fmt.Fprintf(stderr, "refserver: %v\n", err)
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintf(stderr, "refserver: %s\n", strings.Replace(strings.TrimSuffix(line, "\n"), "client: ", "", 1))
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		fmt.Fprintln(stderr, "refserver: no server answers there; start one with `refserver`")
+	}
+	return codeOf(err)
+}
+
+func codeOf(err error) int {
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}
@@ -114,8 +136,11 @@ func exitCode(err error, stderr *os.File) int {
 	case wire.CodeUnknown, wire.CodeDestroyFailed, wire.CodeStopFailed, wire.CodeRunnerLost:
 		return exitUnknown
 	}
-	if errors.Is(err, client.ErrTruncated) || unanswered(err) {
+	if errors.Is(err, client.ErrTruncated) || errors.Is(err, client.ErrBroken) || unanswered(err) {
 		return exitUnknown
+	}
+	if e, ok := errors.AsType[execError](err); ok {
+		return e.code()
 	}
 	return exitFailed
 }

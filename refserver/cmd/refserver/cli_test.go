@@ -177,7 +177,7 @@ func TestEachServeFlagHasAVariableAndAFlagWinsOverIt(t *testing.T) {
 func TestAClientWithoutAServerIsTold(t *testing.T) {
 	l := newLab(t)
 	out, code := l.run("ls")
-	if code != exitFailed || !strings.Contains(out, "no server has run with the state directory "+l.state()) {
+	if code != exitFailed || !strings.Contains(out, "no server runs with the state directory "+l.state()) {
 		t.Errorf("ended with %d: %s", code, out)
 	}
 }

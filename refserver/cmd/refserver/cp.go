@@ -5,13 +5,15 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path"
+	"path/filepath"
 	"strings"
 )
 
 type cpCmd struct {
 	clientFlags
 	From string `arg:"" help:"File, or SANDBOX:PATH; - is stdin."`
-	To   string `arg:"" help:"File, or SANDBOX:PATH; - is stdout."`
+	To   string `arg:"" help:"File or directory, or SANDBOX:PATH, where a directory ends in a slash; - is stdout."`
 }
 
 // Run copies one file in or out.
@@ -20,6 +22,12 @@ func (c *cpCmd) Run(ctx context.Context, g *cli) error {
 	toID, toPath, toInside := inside(c.To)
 	if fromInside == toInside {
 		return usageError{errors.New("cp: exactly one of the two must be SANDBOX:PATH")}
+	}
+	if toInside && isDirectory(toPath) {
+		if c.From == "-" {
+			return usageError{errors.New("cp: stdin has no name: the target must say one")}
+		}
+		toPath = path.Join(toPath, filepath.Base(c.From))
 	}
 	api, err := g.dial(c.clientFlags)
 	if err != nil {
@@ -39,29 +47,39 @@ func (c *cpCmd) Run(ctx context.Context, g *cli) error {
 			return err
 		}
 		defer content.Close()
-		return save(c.To, content)
+		return save(c.To, path.Base(fromPath), content)
 	}
 }
 
 // inside takes ID:PATH apart. A path of this machine that holds a colon is told apart by a leading ./ or /.
-func inside(arg string) (id, path string, ok bool) {
-	id, path, ok = strings.Cut(arg, ":")
-	return id, path, ok && !strings.ContainsAny(id, "/.")
+func inside(arg string) (id, file string, ok bool) {
+	id, file, ok = strings.Cut(arg, ":")
+	return id, file, ok && !strings.ContainsAny(id, "/.")
 }
 
-func source(path string) (io.ReadCloser, error) {
-	if path == "-" {
+func source(file string) (io.ReadCloser, error) {
+	if file == "-" {
 		return io.NopCloser(os.Stdin), nil
 	}
-	return os.Open(path)
+	return os.Open(file)
 }
 
-func save(path string, content io.Reader) error {
-	if path == "-" {
+// isDirectory tells a path of a sandbox that can name nothing but a directory, such as that of "box:" and "box:dir/".
+func isDirectory(inside string) bool {
+	last := inside[strings.LastIndex(inside, "/")+1:]
+	return last == "" || last == "." || last == ".."
+}
+
+// save writes content to a file, or to one of that name if to is a directory.
+func save(to, name string, content io.Reader) error {
+	if to == "-" {
 		_, err := io.Copy(os.Stdout, content)
 		return err
 	}
-	f, err := os.Create(path)
+	if info, err := os.Stat(to); err == nil && info.IsDir() {
+		to = filepath.Join(to, name)
+	}
+	f, err := os.Create(to)
 	if err != nil {
 		return err
 	}

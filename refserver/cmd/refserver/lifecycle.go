@@ -23,10 +23,10 @@ type createCmd struct {
 	clientFlags
 	ID       string            `arg:"" optional:"" help:"Id of the sandbox: lower case letters, digits and dashes. Default: the server picks one."`
 	Env      map[string]string `env:"-" short:"e" mapsep:"none" placeholder:"NAME=VALUE" help:"Environment of its commands; may be repeated."`
-	TTL      time.Duration     `env:"-" name:"ttl" help:"Lifetime, after which it is stopped."`
-	Idle     time.Duration     `env:"-" help:"Idle time after which it is stopped."`
-	MemoryMB int64             `env:"-" name:"memory-mb" help:"Memory limit of each of its processes."`
-	PIDs     int64             `env:"-" name:"pids" help:"Limit of processes."`
+	TTL      time.Duration     `env:"-" name:"ttl" placeholder:"DURATION" help:"Lifetime, after which it is stopped."`
+	Idle     time.Duration     `env:"-" placeholder:"DURATION" help:"Idle time after which it is stopped."`
+	MemoryMB int64             `env:"-" name:"memory-mb" placeholder:"MIB" help:"Memory limit of each of its processes."`
+	PIDs     int64             `env:"-" name:"pids" placeholder:"N" help:"Limit of processes."`
 	Pinned   bool              `env:"-" help:"Never stop it for idleness or age."`
 }
 
@@ -138,10 +138,13 @@ func (c *downCmd) Run(ctx context.Context, g *cli) error {
 	if err != nil {
 		return err
 	}
+	if _, err := os.Stat(dir); g.State != "" && err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
 	n, err := local.Down(ctx, local.Config{StateDir: dir})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("stopped %d sandboxes; their workspaces are kept\n", n)
+	fmt.Printf("stopped %s; the workspaces are kept\n", sandboxes(n))
 	return nil
 }

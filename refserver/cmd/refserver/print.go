@@ -28,3 +28,10 @@ func when(ms int64) string {
 	}
 	return time.UnixMilli(ms).Format(time.DateTime)
 }
+
+func sandboxes(n int) string {
+	if n == 1 {
+		return "1 sandbox"
+	}
+	return fmt.Sprintf("%d sandboxes", n)
+}

@@ -25,10 +25,13 @@ func TestExecEndsWithTheCommandsOwnCodeAndKeepsItsStreamsApart(t *testing.T) {
 		{[]string{"--", "echo", "a b"}, "a b\n", 0},
 		{[]string{"echo $((40+2)); exit 42"}, "42\n", 42},
 		{[]string{"kill -TERM $$"}, "", 128 + 15},
-		{[]string{"--timeout=200ms", "--", "sleep", "60"}, "", 128 + 9},
+		{[]string{"--timeout=200ms", "--", "sleep", "60"}, "refserver: the command was killed: it ran into its timeout\n", exitTimeout},
 		{[]string{"-e", "A=x,y", "echo $A"}, "x,y\n", 0},
-		{[]string{"--cwd=/no/such", "--", "true"}, "", exitFailed},
-		{[]string{"--", "/no/such/program"}, "", exitFailed},
+		{[]string{"--cwd=/no/such", "--", "true"}, "", exitExec},
+		{[]string{"--", "/no/such/program"}, "", exitNotFound},
+		{[]string{"--", "no-such-program"}, "", exitNotFound},
+		{[]string{"--", "/etc/passwd"}, "", exitCannotRun},
+		{[]string{"no-such-program $A"}, "", exitNotFound}, // the shell's own word
 	}
 	for _, c := range cases {
 		args := append([]string{"exec"}, c.args...)

@@ -33,18 +33,18 @@ const (
 const minBody = 4 << 10
 
 type serveCmd struct {
-	Listen             string        `default:"127.0.0.1:8080" help:"Address to serve on; port 0 picks one."`
-	Backend            string        `default:"local" enum:"local" help:"What runs the sandboxes (${enum})."`
+	Listen             string        `placeholder:"HOST:PORT" default:"127.0.0.1:8080" help:"Address to serve on; port 0 picks one."`
+	Backend            string        `placeholder:"NAME" default:"local" enum:"local" help:"What runs the sandboxes (${enum})."`
 	NoAuth             bool          `help:"Ask for no token. Only on a loopback address, and only where no sandbox is hostile: they reach it too."`
-	MaxSandboxes       int           `default:"256" help:"Sandboxes that may exist at once, those being created included."`
-	MaxPerTenant       int           `default:"0" help:"The same for each tenant; 0: no such limit."`
-	TTLMax             time.Duration `name:"ttl-max" default:"24h" help:"Longest lifetime of a sandbox, and its default."`
-	IdleMax            time.Duration `default:"30m" help:"Longest idle timeout of a sandbox, and its default."`
-	SweepEvery         time.Duration `default:"60s" help:"Time between two sweeps."`
-	MaxBodyBytes       int64         `default:"${max_body}" help:"Largest JSON request body."`
-	MaxFileBytes       int64         `default:"${max_file}" help:"Largest file that is written."`
+	MaxSandboxes       int           `placeholder:"N" default:"256" help:"Sandboxes that may exist at once, those being created included."`
+	MaxPerTenant       int           `placeholder:"N" default:"0" help:"The same for each tenant; 0: no such limit."`
+	TTLMax             time.Duration `placeholder:"DURATION" name:"ttl-max" default:"24h" help:"Longest lifetime of a sandbox, and its default."`
+	IdleMax            time.Duration `placeholder:"DURATION" default:"30m" help:"Longest idle timeout of a sandbox, and its default."`
+	SweepEvery         time.Duration `placeholder:"DURATION" default:"60s" help:"Time between two sweeps."`
+	MaxBodyBytes       int64         `placeholder:"BYTES" default:"${max_body}" help:"Largest JSON request body."`
+	MaxFileBytes       int64         `placeholder:"BYTES" default:"${max_file}" help:"Largest file that is written."`
 	RequireConfinement bool          `help:"Refuse to start where the machine cannot confine sandboxes fully."`
-	Log                string        `default:"auto" enum:"auto,console,json" help:"Form of the log on stderr (${enum}); auto is console on a terminal."`
+	Log                string        `placeholder:"FORM" default:"auto" enum:"auto,console,json" help:"Form of the log on stderr (${enum}); auto is console on a terminal."`
 }
 
 // Run serves until ctx ends.
@@ -56,9 +56,6 @@ func (c *serveCmd) Run(ctx context.Context, g *cli) error {
 	if err != nil {
 		return err
 	}
-	if err := makeStateDir(dir); err != nil {
-		return err
-	}
 	log := c.logger()
 	defer func() { _ = log.Sync() }() // a terminal cannot be synced
 	ln, err := net.Listen("tcp", c.Listen)
@@ -68,6 +65,9 @@ func (c *serveCmd) Run(ctx context.Context, g *cli) error {
 	defer ln.Close()
 	if c.NoAuth && !loopback(ln.Addr()) {
 		return usageError{fmt.Errorf("--no-auth needs a loopback address, and --listen %s is none", c.Listen)}
+	}
+	if err := makeStateDir(dir); err != nil { // not before it is clear that the flags are good
+		return err
 	}
 	if c.NoAuth {
 		log.Warn("no token is asked for: whatever runs on this machine, sandboxes too, may create, enter and destroy sandboxes")
@@ -82,9 +82,15 @@ func (c *serveCmd) Run(ctx context.Context, g *cli) error {
 		return err
 	}
 	defer srv.Close()
-	if err := announce(dir, ln.Addr(), c.NoAuth); err != nil {
+	for _, sentence := range be.Confinement() {
+		log.Info("confinement: " + sentence)
+	}
+	unlist, err := listAddress(dir, ln.Addr())
+	if err != nil {
 		return err
 	}
+	defer unlist()
+	announce(dir, ln.Addr(), c.NoAuth)
 	return c.serve(ctx, ln, srv, log)
 }
 
@@ -152,16 +158,13 @@ func (c *serveCmd) serve(ctx context.Context, ln net.Listener, srv *refserver.Se
 		log.Warn("requests still under way were cut", zap.Duration("after", drainTime))
 		_ = hs.Close() // the listener is closed, and the connections are to go
 	}
-	fmt.Fprintf(os.Stderr, "refserver: stopped; %d sandboxes go on running. `refserver` finds them again, `refserver down` ends them.\n", srv.Len())
+	fmt.Fprintf(os.Stderr, "refserver: stopped; still running: %s. `refserver` finds what runs again, `refserver down` ends it.\n", sandboxes(srv.Len()))
 	return nil
 }
 
-// announce tells people on stdout, and client commands by a file, where the server is.
-func announce(dir string, addr net.Addr, noAuth bool) error {
+// announce tells people on stdout where the server is and how to use it.
+func announce(dir string, addr net.Addr, noAuth bool) {
 	base := "http://" + addr.String()
-	if err := os.WriteFile(filepath.Join(dir, addressFile), []byte(base+"\n"), 0o600); err != nil {
-		return err
-	}
 	fmt.Printf("listening on %s\n", base)
 	auth := ""
 	if !noAuth {
@@ -170,7 +173,6 @@ func announce(dir string, addr net.Addr, noAuth bool) error {
 		auth = fmt.Sprintf(` -H "Authorization: Bearer $(cat %s)"`, shellQuote(path))
 	}
 	fmt.Printf("try: curl%s -d '{}' %s/v1/sandboxes\n", auth, base)
-	return nil
 }
 
 // shellQuote returns s as one word of a shell inside double quotes' command substitution.

@@ -47,7 +47,7 @@ func skipUnlessRequired(t *testing.T, what string) {
 func TestSecretsLieInFilesOfTheOwnerAndNowhereElse(t *testing.T) {
 	l := newLab(t)
 	s := l.serve()
-	for path, want := range map[string]os.FileMode{"": os.ModeDir | 0o700, "token": 0o600, "key": 0o600, "address": 0o600} {
+	for path, want := range map[string]os.FileMode{"": os.ModeDir | 0o700, "token": 0o600, "key": 0o600, "servers": os.ModeDir | 0o700} {
 		info, err := os.Stat(filepath.Join(l.state(), path))
 		if err != nil || info.Mode() != want {
 			t.Errorf("%q has mode %v, %v, want %v", path, info.Mode(), err, want)
@@ -162,7 +162,7 @@ func TestSIGTERMLetsRequestsFinishAndLeavesSandboxesRunning(t *testing.T) {
 	if got := <-code; got != exitDone {
 		t.Errorf("the server ended with %d, want %d: %s", got, exitDone, s.stderr)
 	}
-	if said := s.stderr.String(); !strings.Contains(said, "1 sandboxes go on running") || !strings.Contains(said, "refserver down") {
+	if said := s.stderr.String(); !strings.Contains(said, "still running: 1 sandbox.") || !strings.Contains(said, "refserver down") {
 		t.Errorf("it did not say what goes on: %s", said)
 	}
 	l.serve()
@@ -220,14 +220,14 @@ func TestDownEndsEverythingAndKeepsTheWorkspaces(t *testing.T) {
 	l.ok("exec", "-d", "box", "--", "sleep", "3600")
 	l.ok("exec", "box", "echo kept > note")
 	s.end(syscall.SIGTERM)
-	if got := l.ok("down"); got != "stopped 1 sandboxes; their workspaces are kept\n" {
+	if got := l.ok("down"); got != "stopped 1 sandbox; the workspaces are kept\n" {
 		t.Errorf("down says %q", got)
 	}
-	if got := l.ok("down"); got != "stopped 0 sandboxes; their workspaces are kept\n" {
+	if got := l.ok("down"); got != "stopped 0 sandboxes; the workspaces are kept\n" {
 		t.Errorf("a second down says %q", got)
 	}
 	l.serve()
-	if out, code := l.run("exec", "box", "--", "true"); code != exitFailed || !strings.Contains(out, "stopped") {
+	if out, code := l.run("exec", "box", "--", "true"); code != exitExec || !strings.Contains(out, "stopped") {
 		t.Errorf("a stopped sandbox ran a command: %d %s", code, out)
 	}
 	l.ok("create", "box")

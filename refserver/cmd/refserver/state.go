@@ -18,9 +18,8 @@ const tokenVariable = envPrefix + "_TOKEN"
 
 // Files of the state directory that the commands share.
 const (
-	tokenFile   = "token"
-	keyFile     = "key"
-	addressFile = "address"
+	tokenFile = "token"
+	keyFile   = "key"
 )
 
 // stateDir returns the absolute state directory: dir, or the default of this user.
@@ -96,11 +95,13 @@ func (c *cli) dial(f clientFlags) (*client.Client, error) {
 	}
 	base, token := f.Server, os.Getenv(tokenVariable)
 	if base == "" {
-		b, err := os.ReadFile(filepath.Join(dir, addressFile))
+		base, err = findServer(dir)
 		if err != nil {
-			return nil, fmt.Errorf("no server has run with the state directory %s: start one with `refserver`, or give --server", dir)
+			return nil, err
 		}
-		base = strings.TrimSpace(string(b))
+	}
+	if !strings.Contains(base, "://") {
+		base = "http://" + base
 	}
 	if token == "" {
 		path := f.TokenFile
