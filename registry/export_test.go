@@ -8,3 +8,14 @@ func (r *Registry[K, V]) Unlocked() bool {
 	r.mu.Unlock()
 	return true
 }
+
+// UsedBuckets returns how many buckets of the table have something in them.
+func (r *Registry[K, V]) UsedBuckets() (n int) {
+	all := r.live.buckets.Load().all
+	for i := range all {
+		if all[i].Load() != nil {
+			n++
+		}
+	}
+	return n
+}

@@ -219,7 +219,7 @@ func (r *Registry[K, V]) Invalidate(e Entry[K, V]) bool {
 // meanwhile may be seen or not.
 func (r *Registry[K, V]) All() iter.Seq[Entry[K, V]] {
 	return func(yield func(Entry[K, V]) bool) {
-		for rec := range r.live.all() {
+		for rec := range r.live.each() {
 			if !yield(rec.Entry) {
 				return
 			}

@@ -126,11 +126,9 @@ func (r *Registry[K, V]) apply(ctx context.Context, k K, l *listing[K, V], rd *r
 	var mine *flight[K, V]
 	for {
 		v := r.judge(k, l, rd)
-		if v.victim != nil && r.drop(v.victim) {
+		if v.dropped != nil {
+			v.dropped.settle(nil)
 			return finding[K, V]{err: &absentError[K]{k}}
-		}
-		if v.victim != nil {
-			continue
 		}
 		if v.flight == nil {
 			v.adopted = mine != nil && mine.adopted
@@ -163,9 +161,9 @@ func (r *Registry[K, V]) awaitFlight(ctx context.Context, f *flight[K, V]) error
 // verdict is a finding, or what has to be done first.
 type verdict[K comparable, V any] struct {
 	finding[K, V]
-	victim *record[K, V] // to be dropped
-	flight *flight[K, V] // to be waited for
-	starts bool          // the flight is new and has to be launched
+	dropped *Hold[K, V]   // to be settled
+	flight  *flight[K, V] // to be waited for
+	starts  bool          // the flight is new and has to be launched
 }
 
 // judge decides what l means for k at this moment.
@@ -183,7 +181,7 @@ func (r *Registry[K, V]) judge(k K, l *listing[K, V], rd *reader) (v verdict[K, 
 	case rec != nil && (listed || !r.expendable(rec, l, now)):
 		v.entry = rec.Entry
 	case rec != nil && l.tells():
-		v.victim = rec
+		v.dropped = r.dropLocked(rec)
 	case r.fence.tombs[k] > l.seq:
 		if listed {
 			r.stats.Fenced++
@@ -211,10 +209,16 @@ func (r *Registry[K, V]) drop(rec *record[K, V]) bool {
 		r.mu.Unlock()
 		return false
 	}
-	h := r.holdLocked(rec.Key, rec)
-	h.busy = true
-	r.stats.Dropped++
+	h := r.dropLocked(rec)
 	r.mu.Unlock()
 	h.settle(nil)
 	return true
+}
+
+// dropLocked puts rec out of sight; the caller settles the hold, without the lock.
+func (r *Registry[K, V]) dropLocked(rec *record[K, V]) *Hold[K, V] {
+	h := r.holdLocked(rec.Key, rec)
+	h.busy = true
+	r.stats.Dropped++
+	return h
 }

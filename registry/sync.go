@@ -87,7 +87,7 @@ func (r *Registry[K, V]) dropAbsent(l *listing[K, V], rep *Report[K, V]) error {
 func (r *Registry[K, V]) absent(l *listing[K, V]) (known int, gone []*record[K, V]) {
 	now := r.cfg.Clock.Now()
 	fenced := uint64(0)
-	for rec := range r.live.all() {
+	for rec := range r.live.each() {
 		known++
 		switch _, listed := l.Items[rec.Key]; {
 		case listed:
@@ -105,9 +105,6 @@ func (r *Registry[K, V]) absent(l *listing[K, V]) (known int, gone []*record[K, 
 
 func (r *Registry[K, V]) adoptNew(ctx context.Context, l *listing[K, V], rd *reader, rep *Report[K, V]) error {
 	for k := range l.Items {
-		if r.live.load(k) != nil {
-			continue
-		}
 		f := r.apply(ctx, k, l, rd)
 		switch {
 		case f.adopted:

@@ -12,13 +12,15 @@ const firstBuckets = 8
 // reader sees it as it was at one moment. It does the work of a sync.Map without the way through any, which a hit would
 // notice.
 type table[K comparable, V any] struct {
-	seed    maphash.Seed
 	buckets atomic.Pointer[buckets[K, V]]
 	records int // guarded by Registry.mu
 }
 
 // buckets are as many as a power of two, and no fewer than the records in them.
-type buckets[K comparable, V any] []atomic.Pointer[link[K, V]]
+type buckets[K comparable, V any] struct {
+	seed maphash.Seed
+	all  []atomic.Pointer[link[K, V]]
+}
 
 // link is one record in a bucket; it does not change.
 type link[K comparable, V any] struct {
@@ -27,16 +29,21 @@ type link[K comparable, V any] struct {
 }
 
 func (t *table[K, V]) init() {
-	t.seed = maphash.MakeSeed()
-	t.buckets.Store(new(make(buckets[K, V], firstBuckets)))
+	t.buckets.Store(&buckets[K, V]{maphash.MakeSeed(), make([]atomic.Pointer[link[K, V]], firstBuckets)})
 }
 
-func (b buckets[K, V]) of(seed maphash.Seed, k K) *atomic.Pointer[link[K, V]] {
-	return &b[maphash.Comparable(seed, k)&uint64(len(b)-1)]
+func (b *buckets[K, V]) of(k K) *atomic.Pointer[link[K, V]] {
+	return &b.all[maphash.Comparable(b.seed, k)&uint64(len(b.all)-1)]
+}
+
+// add puts rec, whose key is absent, in front of its bucket.
+func (b *buckets[K, V]) add(rec *record[K, V]) {
+	at := b.of(rec.Key)
+	at.Store(&link[K, V]{rec, at.Load()})
 }
 
 func (t *table[K, V]) load(k K) *record[K, V] {
-	for l := t.buckets.Load().of(t.seed, k).Load(); l != nil; l = l.next {
+	for l := t.buckets.Load().of(k).Load(); l != nil; l = l.next {
 		if l.Key == k {
 			return l.record
 		}
@@ -46,44 +53,42 @@ func (t *table[K, V]) load(k K) *record[K, V] {
 
 // addLocked adds rec, whose key is absent.
 func (t *table[K, V]) addLocked(rec *record[K, V]) {
-	if t.records == len(*t.buckets.Load()) {
+	if t.records == len(t.buckets.Load().all) {
 		t.growLocked()
 	}
 	t.records++
-	b := t.buckets.Load().of(t.seed, rec.Key)
-	b.Store(&link[K, V]{rec, b.Load()})
+	t.buckets.Load().add(rec)
 }
 
 // growLocked doubles the buckets; the old ones stay as they are for those who are reading them.
 func (t *table[K, V]) growLocked() {
-	old := *t.buckets.Load()
-	grown := make(buckets[K, V], len(old)+len(old))
-	for rec := range t.all() {
-		b := grown.of(t.seed, rec.Key)
-		b.Store(&link[K, V]{rec, b.Load()})
+	old := t.buckets.Load()
+	grown := &buckets[K, V]{old.seed, make([]atomic.Pointer[link[K, V]], len(old.all)+len(old.all))}
+	for rec := range t.each() {
+		grown.add(rec)
 	}
-	t.buckets.Store(&grown)
+	t.buckets.Store(grown)
 }
 
 // removeLocked removes k, which is present.
 func (t *table[K, V]) removeLocked(k K) {
 	t.records--
-	b := t.buckets.Load().of(t.seed, k)
+	at := t.buckets.Load().of(k)
 	var rest *link[K, V]
-	for l := b.Load(); l != nil; l = l.next {
+	for l := at.Load(); l != nil; l = l.next {
 		if l.Key != k {
 			rest = &link[K, V]{l.record, rest}
 		}
 	}
-	b.Store(rest)
+	at.Store(rest)
 }
 
-// all iterates over the records in no particular order.
-func (t *table[K, V]) all() iter.Seq[*record[K, V]] {
+// each iterates over the records in no particular order.
+func (t *table[K, V]) each() iter.Seq[*record[K, V]] {
 	return func(yield func(*record[K, V]) bool) {
-		all := *t.buckets.Load()
-		for i := range all {
-			for l := all[i].Load(); l != nil; l = l.next {
+		b := t.buckets.Load()
+		for i := range b.all {
+			for l := b.all[i].Load(); l != nil; l = l.next {
 				if !yield(l.record) {
 					return
 				}
