@@ -5,6 +5,9 @@ import "github.com/keepwell-go/keepwell/backend"
 // files is what a case needs that looks into a workspace, and more.
 func files(more ...string) []string { return append([]string{"WriteFile", "ReadFile"}, more...) }
 
+// needs is what a case needs else.
+func needs(names ...string) []string { return names }
+
 func lifecycle() []Case {
 	return []Case{
 		{
@@ -13,8 +16,7 @@ func lifecycle() []Case {
 		},
 		{
 			"StoppedSandboxIsListedAsSuch", "R2", "a stopped sandbox that looks running is adopted, a hidden one is never cleaned up",
-			[]string{"Resume"},
-			stoppedIsListed,
+			needs("Resume"), stoppedIsListed,
 		},
 		{
 			"CreateOfAStoppedIDResumesItsWorkspace", "R45", "a stop for idleness that loses data is a destroy",
@@ -34,8 +36,7 @@ func lifecycle() []Case {
 		},
 		{
 			"SecondStopIsGone", "R83", "a retry after a lost answer fails for ever, or is told twice that it did it",
-			[]string{"Resume"},
-			secondStop,
+			needs("Resume"), secondStop,
 		},
 		{
 			"UnknownIDsAreGone", "R29", "an object that somebody else removed cannot be crossed off",
@@ -43,13 +44,11 @@ func lifecycle() []Case {
 		},
 		{
 			"KilledSandboxIsNotListedAsRunning", "R17", "a dead sandbox stays routable",
-			[]string{"Kill"},
-			killedIsNotRunning,
+			needs("Kill"), killedIsNotRunning,
 		},
 		{
 			"DestroyOfAKilledSandboxDeletesIt", "R29", "what crashed can never be removed",
-			[]string{"Kill"},
-			destroyKilled,
+			needs("Kill"), destroyKilled,
 		},
 		{
 			"KilledSandboxIsResumed", "R26", "a crash holds the id for ever, or costs the workspace",
@@ -57,8 +56,7 @@ func lifecycle() []Case {
 		},
 		{
 			"NothingIsLeftAfterDestroy", "R101", "volumes, secrets and directories pile up unseen",
-			[]string{"Leftovers"},
-			nothingIsLeft,
+			needs("Leftovers"), nothingIsLeft,
 		},
 		{
 			"PingAnswers", "R37", "a healthy engine is reported down",
