@@ -16,3 +16,5 @@ require (
 require go.uber.org/multierr v1.10.0 // indirect
 
 replace github.com/keepwell-go/keepwell => ../
+
+replace github.com/keepwell-go/keepwell/backend/docker => ../backend/docker

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/term"
 
-	"github.com/keepwell-go/keepwell/backend/local"
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/bodylimit"
 	"github.com/keepwell-go/keepwell/refserver"
@@ -34,7 +33,7 @@ const minBody = 4 << 10
 
 type serveCmd struct {
 	Listen             string        `placeholder:"HOST:PORT" default:"127.0.0.1:8080" help:"Address to serve on; port 0 picks one."`
-	Backend            string        `placeholder:"NAME" default:"local" enum:"local" help:"What runs the sandboxes (${enum})."`
+	Backend            string        `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum})."`
 	NoAuth             bool          `help:"Ask for no token. Only on a loopback address, and only where no sandbox is hostile: they reach it too."`
 	MaxSandboxes       int           `placeholder:"N" default:"256" help:"Sandboxes that may exist at once, those being created included."`
 	MaxPerTenant       int           `placeholder:"N" default:"0" help:"The same for each tenant; 0: no such limit."`
@@ -44,7 +43,8 @@ type serveCmd struct {
 	MaxBodyBytes       int64         `placeholder:"BYTES" default:"${max_body}" help:"Largest JSON request body."`
 	MaxFileBytes       int64         `placeholder:"BYTES" default:"${max_file}" help:"Largest file that is written."`
 	RequireConfinement bool          `help:"Refuse to start where the machine cannot confine sandboxes fully."`
-	Log                string        `placeholder:"FORM" default:"auto" enum:"auto,console,json" help:"Form of the log on stderr (${enum}); auto is console on a terminal."`
+	dockerFlags
+	Log string `placeholder:"FORM" default:"auto" enum:"auto,console,json" help:"Form of the log on stderr (${enum}); auto is console on a terminal."`
 }
 
 // Run serves until ctx ends.
@@ -72,7 +72,7 @@ func (c *serveCmd) Run(ctx context.Context, g *cli) error {
 	if c.NoAuth {
 		log.Warn("no token is asked for: whatever runs on this machine, sandboxes too, may create, enter and destroy sandboxes")
 	}
-	be, err := local.Open(local.Config{StateDir: dir, RequireConfinement: c.RequireConfinement, Logger: log})
+	be, err := c.engine(dir, log)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *serveCmd) check() error {
 	return nil
 }
 
-func (c *serveCmd) server(dir string, be *local.Backend, log *zap.Logger) (*refserver.Server, error) {
+func (c *serveCmd) server(dir string, be engine, log *zap.Logger) (*refserver.Server, error) {
 	token, err := secret(dir, tokenFile)
 	if err != nil {
 		return nil, err

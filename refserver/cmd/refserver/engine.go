@@ -1,0 +1,95 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/keepwell-go/keepwell/backend"
+	"github.com/keepwell-go/keepwell/backend/docker"
+	"github.com/keepwell-go/keepwell/backend/local"
+)
+
+// The values of --backend.
+const (
+	backendLocal  = "local"
+	backendDocker = "docker"
+)
+
+// dockerFlags are the flags of the Docker backend. The engine is that of DOCKER_HOST.
+type dockerFlags struct {
+	Owner        string `placeholder:"NAME" help:"Docker: the installation that sandboxes belong to, a-z and 0-9. Default: derived from the key in the state directory."`
+	Image        string `placeholder:"IMAGE" help:"Docker: for sandboxes that name none. Default: one that is made here, with a shell where there is a static busybox."`
+	RunnerBinary string `placeholder:"FILE" help:"Docker: the static program that serves the inside of sandboxes. Default: keepwell-runner beside this program, else this program."`
+}
+
+// engine is what runs the sandboxes of a server.
+type engine interface {
+	backend.Backend
+	backend.Marker
+	Confinement() []string // one sentence for each thing that is enforced or is not
+	Close()
+}
+
+// containers is the Docker backend as an engine.
+type containers struct{ *docker.Backend }
+
+func (containers) Confinement() []string {
+	return []string{
+		"each sandbox is a container: no root, no capability, no new privileges, a read-only root",
+		"memory, CPU and processes are limited for each sandbox",
+	}
+}
+
+// engine opens the backend that the flags name.
+func (c *serveCmd) engine(dir string, log *zap.Logger) (engine, error) {
+	if c.Backend == backendDocker {
+		return c.docker(dir, log)
+	}
+	return local.Open(local.Config{StateDir: dir, RequireConfinement: c.RequireConfinement, Logger: log})
+}
+
+func (c *serveCmd) docker(dir string, log *zap.Logger) (engine, error) {
+	key, err := secret(dir, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	cfg := docker.Config{Owner: c.Owner, Key: []byte(key), Image: c.Image, Shell: staticShell(), Logger: log}
+	if cfg.Owner == "" {
+		sum := sha256.Sum256([]byte("keepwell owner\x00" + key))
+		cfg.Owner = hex.EncodeToString(sum[:6])
+	}
+	cfg.Runner, cfg.RunnerArgs = c.runner()
+	be, err := docker.Open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return containers{be}, nil
+}
+
+// runner returns the program that becomes the first of each container, and the arguments that make it a runner.
+func (c *serveCmd) runner() (path string, args []string) {
+	if c.RunnerBinary != "" {
+		return c.RunnerBinary, nil
+	}
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), "keepwell-runner")
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	return "/proc/self/exe", []string{"runner", "--"} // there even when the file is not any more, as after go run
+}
+
+// staticShell returns the path of a busybox that needs no libraries, or "".
+func staticShell() string {
+	path, err := exec.LookPath("busybox")
+	if err != nil || docker.CheckStatic(path) != nil {
+		return ""
+	}
+	return path
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// R101, R112: on a Docker Engine the commands do the same, and a server that was killed finds its sandboxes again.
+func TestTheDockerBackendDoesTheSame(t *testing.T) {
+	host := os.Getenv("DOCKER_HOST")
+	if host == "" {
+		t.Skip("DOCKER_HOST names no engine")
+	}
+	l := newLab(t)
+	runner := filepath.Join(t.TempDir(), "runner")
+	build := exec.Command("go", "build", "-o", runner, "github.com/keepwell-go/keepwell/backend/runner/cmd/runner")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the runner: %v: %s", err, out)
+	}
+	l.env = append(l.env, "DOCKER_HOST="+host)
+	s := l.serve("--backend", "docker", "--runner-binary", runner)
+	l.ok("create", "box", "-e", "GIVEN=yes")
+	l.ok("exec", "box", "echo $GIVEN >kept")
+	s.end(syscall.SIGKILL)
+	l.serve("--backend", "docker", "--runner-binary", runner)
+	if out := l.ok("exec", "box", "cat kept; id -u"); !strings.Contains(out, "yes\n65534\n") {
+		t.Errorf("after the server was killed the sandbox says %q", out)
+	}
+	l.ok("stop", "box")
+	l.ok("create", "box")
+	if out := l.ok("exec", "box", "cat kept"); !strings.Contains(out, "yes\n") {
+		t.Errorf("the resumed sandbox says %q", out)
+	}
+	l.ok("rm", "box")
+}
+
+func TestTheRunnerCommandTakesTheArgumentsOfARunner(t *testing.T) {
+	l := newLab(t)
+	if out, code := l.run("runner", "--", "-id", "box"); code == 0 || !strings.Contains(out, "-listen is missing") {
+		t.Errorf("ended with %d: %s", code, out)
+	}
+	if out, code := l.run("--backend", "docker", "--runner-binary", "/bin/sh", "--listen", "127.0.0.1:0"); code == 0 || !strings.Contains(out, "CGO_ENABLED=0") {
+		t.Errorf("a runner that needs libraries: ended with %d: %s", code, out)
+	}
+}
