@@ -37,7 +37,9 @@ func (s *spawner) list(ctx context.Context, ids []string) (registry.Snapshot[str
 	got, err := s.engine.List(ctx, ids...)
 	snap := registry.Snapshot[string, backend.Sandbox]{Items: map[string]backend.Sandbox{}, Complete: got.Complete}
 	for _, sb := range got.Sandboxes {
-		snap.Items[sb.ID] = sb
+		if sb.Running { // a stopped one is there to be resumed, not to be found
+			snap.Items[sb.ID] = sb
+		}
 	}
 	return snap, err
 }
@@ -77,10 +79,16 @@ func Example() {
 	fmt.Printf("create c: limit %s, %d of %d used\n", full.Limit, full.Used, full.Max)
 	verdict, reason := sweep.Judge(sweep.Facts{Reachable: true, Idle: 2 * time.Minute, IdleTimeout: sb.Value.Idle})
 	fmt.Printf("sweep a: %s (%s)\n", verdict, reason)
+	outcome, err := here.engine.Stop(ctx, sb.Value.Ref)
+	fmt.Println("stop a:", outcome, err)
+	_, err = newSpawner(engine.Open("acme")).known.Resolve(ctx, "a") // the workspace is kept, but nothing runs there
+	fmt.Println("a third replica finds no a:", errors.Is(err, registry.ErrNotFound))
 	// Output:
 	// create a: <nil>
 	// the other replica finds a <nil>
 	// create b: <nil>
 	// create c: limit host, 2 of 2 used
 	// sweep a: stop, idle (idle: for 2m0s, over the timeout of 1m0s)
+	// stop a: stopped <nil>
+	// a third replica finds no a: true
 }
