@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -81,5 +83,20 @@ func TestAServerIsNamedWithOrWithoutItsScheme(t *testing.T) {
 	out, code := l.run("ls", "--server", s.base)
 	if code != exitFailed || !strings.Contains(out, s.base) || !strings.Contains(out, "no server answers there") {
 		t.Errorf("of a server that is gone: %d %s", code, out)
+	}
+}
+
+func TestServeSaysHowFarTheMachineConfines(t *testing.T) {
+	l := newLab(t)
+	s := l.serve()
+	_, body, err := s.client().Health(t.Context())
+	var health struct{ Confinement []string }
+	if err = errors.Join(err, json.Unmarshal(body, &health)); err != nil || len(health.Confinement) < 5 {
+		t.Fatalf("health is %s, %v", body, err)
+	}
+	for _, sentence := range health.Confinement {
+		if !strings.Contains(s.stderr.String(), "confinement: "+sentence) {
+			t.Errorf("the log does not say %q: %s", sentence, s.stderr)
+		}
 	}
 }

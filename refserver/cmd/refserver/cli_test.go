@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/keepwell-go/keepwell/refserver/client"
 )
 
 // R58
@@ -66,6 +70,9 @@ func TestABadValueIsRefusedByNameAndReason(t *testing.T) {
 		}
 	}
 	l.env = nil
+	if _, err := os.Stat(l.state()); !os.IsNotExist(err) {
+		t.Errorf("a server that was refused left a state directory: %v", err)
+	}
 }
 
 func TestAnAddressInUseIsAnErrorThatNamesIt(t *testing.T) {
@@ -179,5 +186,30 @@ func TestAClientWithoutAServerIsTold(t *testing.T) {
 	out, code := l.run("ls")
 	if code != exitFailed || !strings.Contains(out, "no server runs with the state directory "+l.state()) {
 		t.Errorf("ended with %d: %s", code, out)
+	}
+}
+
+func TestHelpShowsWhatAFlagTakesAndWhereTheStateIs(t *testing.T) {
+	help := newLab(t).ok("serve", "--help")
+	for _, want := range []string{"--max-sandboxes=N", "--max-body-bytes=BYTES", "--ttl-max=DURATION", "$XDG_STATE_HOME/keepwell", "~/.local/state/keepwell"} {
+		if !strings.Contains(strings.Join(strings.Fields(help), " "), want) {
+			t.Errorf("the help lacks %q: %s", want, help)
+		}
+	}
+}
+
+func TestDownOfADirectoryThatIsNotThereIsAnError(t *testing.T) {
+	l := newLab(t)
+	typo := filepath.Join(l.home, "typo")
+	if out, code := l.run("down", "--state", typo); code != exitFailed || !strings.Contains(out, typo) {
+		t.Errorf("ended with %d: %s", code, out)
+	}
+}
+
+func TestEachFailureIsALineOfItsOwn(t *testing.T) {
+	var said strings.Builder
+	err := errors.Join(fmt.Errorf("a: %w", &client.Error{Status: 404, Code: "not_found", Message: "none"}), errors.New("b"))
+	if code := exitCode(err, &said); code != exitFailed || said.String() != "refserver: a: 404 not_found: none\nrefserver: b\n" {
+		t.Errorf("ended with %d: %q", code, said.String())
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -111,6 +112,28 @@ func TestCpCopiesFilesInAndOut(t *testing.T) {
 	}
 	if out, code := l.run("cp", "box:../../etc/passwd", to); code != exitFailed || !strings.Contains(out, wire.CodeUnsafePath) {
 		t.Errorf("a path that climbs out: %d %s", code, out)
+	}
+}
+
+func TestCpTakesADirectoryForATarget(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	l.ok("create", "box")
+	from, into := filepath.Join(l.home, "from"), filepath.Join(l.home, "into")
+	if err := errors.Join(os.WriteFile(from, []byte("content"), 0o600), os.Mkdir(into, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ to, lies string }{{"box:", "box:from"}, {"box:.", "box:./from"}, {"box:a/b/", "box:a/b/from"}} {
+		l.ok("cp", from, c.to)
+		l.ok("cp", c.lies, into)
+		back := filepath.Join(into, "from")
+		if got, err := os.ReadFile(back); err != nil || string(got) != "content" {
+			t.Errorf("by way of %s came %q, %v", c.to, got, err)
+		}
+		_ = os.Remove(back) // the next one is to make it
+	}
+	if out, code := l.run("cp", "-", "box:"); code != exitUsage || !strings.Contains(out, "stdin has no name") {
+		t.Errorf("stdin into a directory: %d %s", code, out)
 	}
 }
 
