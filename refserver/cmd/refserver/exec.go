@@ -36,7 +36,10 @@ func (*execCmd) Help() string {
 124 it was killed after its --timeout; 125 refserver failed or was refused; 126 the command could not be run; 127 it was not
 found; 130 interrupted; 2 usage; 3 it could not be told what became of the command.
 
-A command that is interrupted here goes on in the sandbox, unless --kill-on-disconnect says otherwise.`
+A command that is interrupted here goes on in the sandbox, unless --kill-on-disconnect says otherwise.
+
+With --stdin a reader that is slower than the command does not hold it back. Output that is lost that way is said, and a command
+that ended well then gives 125.`
 }
 
 // Run starts the command and, unless detached, ends with its code.

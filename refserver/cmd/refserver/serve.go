@@ -158,7 +158,7 @@ func (c *serveCmd) serve(ctx context.Context, ln net.Listener, srv *refserver.Se
 		log.Warn("requests still under way were cut", zap.Duration("after", drainTime))
 		_ = hs.Close() // the listener is closed, and the connections are to go
 	}
-	fmt.Fprintf(os.Stderr, "refserver: stopped; still running: %s. `refserver` finds what runs again, `refserver down` ends it.\n", sandboxes(srv.Len()))
+	fmt.Fprintf(os.Stderr, "refserver: stopped; still running: %s. Start `refserver` again to use what runs, or end it with `refserver down`.\n", sandboxes(srv.Len()))
 	return nil
 }
 
