@@ -20,6 +20,9 @@ import (
 // killBudget bounds how long a stop waits for the processes of a sandbox to end.
 const killBudget = 30 * time.Second
 
+// openFiles is how many files one process of a sandbox may have open: with the number of processes, a bound on the machine's table.
+const openFiles = 4096
+
 // host holds the sandboxes of one state directory. What is running is known here alone; the rest is on the disk.
 type host struct {
 	store   *store
@@ -179,7 +182,7 @@ func (h *host) enter(m meta, env map[string]string) (*spawn.Confinement, error) 
 	}
 	limits := spawn.Limits{Name: h.mark + m.ID, Home: home, UID: m.UID, GID: m.UID, MemoryMB: m.MemoryMB}
 	if m.UID != 0 {
-		limits.PIDs = p.PIDs
+		limits.PIDs, limits.OpenFiles = p.PIDs, openFiles
 	}
 	cell, err := h.spawner.Confine(limits)
 	if err != nil {

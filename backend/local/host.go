@@ -145,7 +145,7 @@ func (h *host) recover(records map[string]record) {
 			b.state = doomed
 			if err := h.store.remove(id); err == nil {
 				h.log.Info("finished a destroy", zap.String("id", id))
-				h.uids.release(rec.meta.UID)
+				h.release(rec.meta.UID)
 				continue
 			} else {
 				h.log.Error("sandbox cannot be deleted", zap.String("id", id), zap.Error(err))

@@ -15,9 +15,6 @@ import (
 
 // TestMain makes the test program a host runner where a Backend starts it as one, as it starts refserver.
 func TestMain(m *testing.M) {
-	if os.Args[0] == "probe" { // a spawner tries things out on a copy of its program that must not run, and does when the spawner is killed
-		os.Exit(1)
-	}
 	if len(os.Args) == 4 && os.Args[1] == "runner" && os.Args[2] == "--host" {
 		os.Exit(host(os.Args[3]))
 	}

@@ -115,6 +115,38 @@ func TestAWorkspaceMovesToANewUIDWhereItsOwnIsTaken(t *testing.T) {
 	}
 }
 
+// The next owner of the uid would find it.
+func TestADestroyLeavesNoSharedMemoryToTheNextOwnerOfTheUID(t *testing.T) {
+	rootOnly(t)
+	b := open(t, shortDir(t))
+	s := create(t, b, "a", "i1")
+	uid, err := strconv.Atoi(must(t, s, "id -u"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
+	given := unix.SysvShmDesc{Perm: unix.SysvIpcPerm{Uid: uint32(uid), Gid: uint32(uid), Mode: 0o600}}
+	if _, err := unix.SysvShmCtl(id, unix.IPC_SET, &given); err != nil {
+		t.Fatal(err)
+	}
+	ended2(t, b, s.ID, s.Instance)
+	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &given); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EIDRM) {
+		t.Errorf("after the destroy it is there: %v", err)
+	}
+}
+
+func TestASandboxHasABoundOfOpenFiles(t *testing.T) {
+	rootOnly(t)
+	s := create(t, open(t, shortDir(t)), "a", "i1")
+	if got := must(t, s, "ulimit -Sn; ulimit -Hn"); got != "4096\n4096" {
+		t.Errorf("the limits are %q, want 4096", got)
+	}
+}
+
 // blockOf returns the name of the lock that covers a uid.
 func blockOf(t *testing.T, uid string) string {
 	t.Helper()

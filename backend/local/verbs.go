@@ -7,7 +7,10 @@ import (
 	"sync"
 	"syscall"
 
+	"go.uber.org/zap"
+
 	"github.com/keepwell-go/keepwell/backend"
+	"github.com/keepwell-go/keepwell/backend/runner/spawn"
 )
 
 // downWorkers is how many sandboxes a down stops at once.
@@ -61,15 +64,28 @@ func (h *host) fresh(b *box, m meta, env map[string]string) (_ sandbox, err erro
 func (h *host) abandon(b *box, m meta, cause error) error {
 	cause = fmt.Errorf("create sandbox %s: %w", m.ID, cause)
 	if errors.Is(cause, errForeign) {
-		h.uids.release(m.UID)
+		h.release(m.UID)
 		return fmt.Errorf("%w: %w", backend.ErrConflict, cause)
 	}
 	if err := h.store.remove(m.ID); err != nil {
 		h.set(b, m, doomed, nil)
 		return errors.Join(cause, err)
 	}
-	h.uids.release(m.UID)
+	h.release(m.UID)
 	return room(cause)
+}
+
+// release gives back a uid whose processes and files are gone, with what else bears it: System V shared memory and its kind outlive
+// processes where sandboxes share them. While some of that stays nobody else gets the uid.
+func (h *host) release(uid uint32) {
+	if h.uids == nil {
+		return
+	}
+	if err := spawn.RemoveIPC(uid); err != nil {
+		h.log.Error("uid is not used again", zap.Uint32("uid", uid), zap.Error(err))
+		return
+	}
+	h.uids.release(uid)
 }
 
 // room makes an error ErrQuota where the machine has no room left; nothing of the create may be left by then.
@@ -157,7 +173,7 @@ func (h *host) destroy(ctx context.Context, r backend.Ref) (backend.Outcome, err
 	if err := h.store.remove(r.ID); err != nil {
 		return backend.Unknown, fmt.Errorf("destroy sandbox %s: its directory stays: %w", r.ID, err)
 	}
-	h.uids.release(b.meta.UID)
+	h.release(b.meta.UID)
 	h.set(b, b.meta, gone, nil)
 	return backend.Stopped, nil
 }

@@ -10,7 +10,8 @@ type Abilities struct {
 	Subreaper    bool
 	Marks        bool // a group of its own for each process tree
 	SignalScope  bool // signals from inside stay inside
-	NoTCPBind    bool // neither TCP nor multipath TCP ports can be bound
+	NoTCPBind    bool // no TCP port can be chosen; who listens without having chosen one is given some port by the kernel
+	OwnIPC       bool // System V IPC and POSIX message queues of a sandbox are its own
 	ProcessLimit bool // rlimits hold from the first instruction on
 }
 
@@ -23,8 +24,9 @@ func (a Abilities) Sentences() []string {
 		choose(a.UIDs, "each sandbox has a uid of its own", "sandboxes share the uid of this process"),
 		choose(a.NoNewPrivs, "privileges cannot be gained", "privileges can be gained by setuid programs"),
 		a.files(),
-		choose(a.NoTCPBind, "no TCP port can be bound", "TCP ports can be bound"),
+		choose(a.NoTCPBind, "no TCP port can be chosen, though one that the kernel picks can be listened on", "TCP ports can be bound"),
 		choose(a.SignalScope, "signals and abstract sockets do not leave a sandbox", a.unscoped()),
+		choose(a.OwnIPC, "System V IPC and message queues do not leave a sandbox", "System V IPC and message queues reach other sandboxes"),
 		a.limits(),
 		a.trees(),
 	}

@@ -69,7 +69,7 @@ func TestTheRunnerCannotBeSignalledFromInside(t *testing.T) {
 	})
 }
 
-func TestNoTCPPortCanBeBound(t *testing.T) {
+func TestNoTCPPortCanBeChosen(t *testing.T) {
 	asEachUser(t, func(t *testing.T, s *spawn.Spawner) {
 		if !s.Abilities().NoTCPBind {
 			t.Skip("needs Landlock ABI 4 and seccomp")

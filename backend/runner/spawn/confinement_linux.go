@@ -63,7 +63,7 @@ func (s *Spawner) Confine(l Limits) (*Confinement, error) {
 func (c *Confinement) Abilities() Abilities {
 	a := c.s.able
 	if c.limits.Open {
-		a.LandlockABI, a.NoTCPBind = 0, false
+		a.LandlockABI, a.NoTCPBind, a.OwnIPC = 0, false, false
 	}
 	a.UIDs = c.ownUID
 	return a
@@ -108,13 +108,23 @@ func (c *Confinement) openLocked() error {
 	if err := c.s.cells.take(c); err != nil {
 		return err
 	}
-	if c.cell, err = newCell(func() error { return enter(set, c.limits.Open) }); err != nil {
+	if c.cell, err = newCell(func() error { return c.enter(set) }); err != nil {
 		c.s.cells.drop(c)
 		return err
 	}
 	c.idle = idleAfter
 	c.timer = c.s.clk.AfterFunc(c.idle, c.retire)
 	return nil
+}
+
+// enter takes the calling thread into the sandbox. What its processes share without a file ends with its cell, which outlives them.
+func (c *Confinement) enter(set *os.File) error {
+	if c.s.able.OwnIPC && !c.limits.Open {
+		if err := ownIPC(); err != nil {
+			return err
+		}
+	}
+	return enter(set, c.limits.Open)
 }
 
 // retire ends the cell if nothing of the sandbox is left, and looks again later if something is.

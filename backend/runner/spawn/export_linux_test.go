@@ -61,3 +61,6 @@ func BornOf(pid int) uint64 {
 
 // LimitThreads sets how many sandboxes keep a thread while idle, and how many may have one.
 func (s *Spawner) LimitThreads(kept, atMost int) { s.cells.kept, s.cells.atMost = kept, atMost }
+
+// ForkStopped starts a copy of this program and stops it before its first instruction.
+func ForkStopped() (pid int, err error) { return forkStopped(nil) }

@@ -195,8 +195,8 @@ func add(set *os.File, r rule) error {
 	return nil
 }
 
-// enter confines the calling thread for good: no new privileges, root without its capabilities once it executes something, no ports
-// unless open, and the ruleset if there is one.
+// enter confines the calling thread for good: no new privileges, root without its capabilities once it executes something, no system
+// calls that lead around the rest unless open, and the ruleset if there is one.
 func enter(set *os.File, open bool) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
@@ -206,7 +206,7 @@ func enter(set *os.File, open bool) error {
 		return fmt.Errorf("give up capabilities: %w", err)
 	}
 	if !open {
-		if _, err := denyMPTCP(); err != nil {
+		if _, err := denyDetours(); err != nil {
 			return err
 		}
 	}

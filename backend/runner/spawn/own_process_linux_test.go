@@ -33,6 +33,12 @@ func inside(what string) {
 	case "listen":
 		_, err := net.Listen("tcp", "127.0.0.1:0")
 		fmt.Println("listen:", err)
+	case "detours":
+		tryDetours()
+	case "ipc":
+		makeIPC()
+	case "probe that dies":
+		dieWhileProbing()
 	case "sleep without a trace":
 		os.Clearenv()
 		select {}

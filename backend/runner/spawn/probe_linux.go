@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probe finds out what this machine allows, by trying it on a child that never runs an instruction: it stops at the end of its exec and is killed there.
+// probe finds out what this machine allows, by trying it on a child that never runs an instruction: it stops at the end of its exec and
+// is killed there.
 func probe(l *landlock) Abilities {
 	a := Abilities{LandlockABI: l.abi}
 	results := make(chan Abilities)
@@ -16,9 +17,10 @@ func probe(l *landlock) Abilities {
 		a.NoNewPrivs = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == nil
 		if os.Getuid() == 0 {
 			a.UIDs, a.Marks = probeIdentity()
+			a.OwnIPC = ownIPC() == nil
 		}
 		probeStopped(l, &a)
-		filtered, err := denyMPTCP() // last: it is for good
+		filtered, err := denyDetours() // last: it is for good
 		a.NoTCPBind = l.abi >= 4 && filtered && err == nil
 		results <- a
 	})
@@ -70,6 +72,8 @@ func canSignalFromInside(l *landlock, pid int) bool {
 	return !<-refused
 }
 
+// forkStopped starts this very program and stops it before its first instruction. Were this process to die now, its copy would be let
+// go and run: so it dies with the calling thread.
 func forkStopped(cred *syscall.Credential) (int, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -78,6 +82,6 @@ func forkStopped(cred *syscall.Credential) (int, error) {
 	defer null.Close()
 	fd := null.Fd()
 	return syscall.ForkExec("/proc/self/exe", []string{"probe"}, &syscall.ProcAttr{
-		Files: []uintptr{fd, fd, fd}, Sys: &syscall.SysProcAttr{Setsid: true, Credential: cred, Ptrace: true},
+		Files: []uintptr{fd, fd, fd}, Sys: &syscall.SysProcAttr{Setsid: true, Credential: cred, Ptrace: true, Pdeathsig: unix.SIGKILL},
 	})
 }

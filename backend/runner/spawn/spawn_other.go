@@ -20,6 +20,9 @@ import (
 // KillStuck finds nothing here.
 func KillStuck(int) (int, error) { return 0, errors.ErrUnsupported }
 
+// RemoveIPC finds nothing here.
+func RemoveIPC(uint32) error { return nil }
+
 // Spawner starts processes and is the only one that waits for them. It is safe for concurrent use. Here it confines nothing.
 type Spawner struct{ clk clock.Clock }
 

@@ -11,8 +11,8 @@ const (
 	EventError  = "error"
 )
 
-// Event is any event as a reader decodes it; which fields count depends on Event. Writers use the narrower types below, so
-// that each line carries its own fields only.
+// Event has room for every kind of event and is for decoding: the name in Event tells which of the other fields are set. To
+// encode, use the type of the kind below, whose line has no fields of other kinds.
 type Event struct {
 	Event      string  `json:"event"`
 	ID         string  `json:"id"`
@@ -39,7 +39,8 @@ type Start struct {
 	PID   int    `json:"pid"`
 }
 
-// Output carries bytes of stdout or stderr. Data never splits a UTF-8 sequence.
+// Output carries bytes of stdout or stderr, in the order they were written. A character of several bytes is never cut: all of its
+// bytes are in the Data of one event.
 type Output struct {
 	Event   string `json:"event"`
 	Data    string `json:"data"`

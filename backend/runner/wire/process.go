@@ -53,7 +53,7 @@ type Started struct {
 	PID        int     `json:"pid"`
 	Cmd        Command `json:"cmd"`
 	Tag        string  `json:"tag"`
-	Reattached bool    `json:"reattached,omitempty"` // the id was started before: nothing new runs
+	Reattached bool    `json:"reattached,omitempty"` // an earlier request had started this id; this one started nothing
 }
 
 // Process is one entry of GET …/processes.
@@ -79,7 +79,8 @@ type Signaled struct {
 	Signaled bool   `json:"signaled"`
 }
 
-// Killed answers a kill: true when this call ended the process and its exit was confirmed, false when it had ended before.
+// Killed answers a kill. Killed is true if the process died of this request and its exit status has been collected, and false if
+// there was nothing left to kill.
 type Killed struct {
 	ID     string `json:"id"`
 	Killed bool   `json:"killed"`

@@ -1,6 +1,7 @@
 // Package wire holds what the runner and those who talk to it must agree on: paths, limits, codes and message shapes.
 //
-// It prevents the fault of two copies of one constant that drift apart. Nothing else of this repository writes them down.
+// It prevents a constant from being copied to both ends of a connection, where one copy is changed and the other forgotten. Client,
+// server and runner take theirs from here.
 package wire
 
 // Protocol is the version of the runner's HTTP interface. Version 1 minted its own process ids.
@@ -82,5 +83,5 @@ type Health struct {
 type Activity struct {
 	Running int   `json:"running"` // processes that have not ended
 	Pins    int   `json:"pins"`    // requests under way that pin the sandbox
-	IdleMS  int64 `json:"idle_ms"` // since the last activity ended, by the runner's clock; 0 while busy
+	IdleMS  int64 `json:"idle_ms"` // milliseconds without any activity, on the runner's clock; 0 while busy
 }

@@ -1,0 +1,132 @@
+package spawn_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/keepwell-go/keepwell/backend/runner/spawn"
+)
+
+// detours are system calls that lead around the confinement, with the answer that has to come instead. Arguments are such that a call
+// which gets through fails in another way.
+func detours() map[string]struct {
+	call [4]uintptr
+	want syscall.Errno
+} {
+	const x32, smc = 0x40000000, 256
+	return map[string]struct {
+		call [4]uintptr
+		want syscall.Errno
+	}{
+		"io_uring":                         {[4]uintptr{unix.SYS_IO_URING_SETUP, 0, 0}, unix.ENOSYS},
+		"clone3":                           {[4]uintptr{unix.SYS_CLONE3, 0, 0}, unix.ENOSYS},
+		"a user namespace":                 {[4]uintptr{unix.SYS_UNSHARE, unix.CLONE_NEWUSER | 1<<33}, unix.EPERM},
+		"a child in a user namespace":      {[4]uintptr{unix.SYS_CLONE, unix.CLONE_NEWUSER | unix.CLONE_FS, 0, 0}, unix.EPERM},
+		"multipath TCP":                    {[4]uintptr{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, unix.EPROTONOSUPPORT},
+		"SMC":                              {[4]uintptr{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, smc}, unix.EPROTONOSUPPORT},
+		"SMC by its family":                {[4]uintptr{unix.SYS_SOCKET, unix.AF_SMC, unix.SOCK_STREAM, 0}, unix.EAFNOSUPPORT},
+		"the numbers of x32":               {[4]uintptr{x32 | unix.SYS_GETPID}, unix.ENOSYS},
+		"what is asked for, TCP":           {[4]uintptr{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, 0},
+		"what is asked for, a unix socket": {[4]uintptr{unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM, 0}, 0},
+	}
+}
+
+func tryDetours() {
+	for name, d := range detours() {
+		_, _, errno := syscall.RawSyscall(d.call[0], d.call[1], d.call[2], d.call[3])
+		fmt.Printf("%s: %d\n", name, errno)
+	}
+}
+
+func TestSystemCallsThatLeadAroundTheConfinementAreRefused(t *testing.T) {
+	asEachUser(t, func(t *testing.T, s *spawn.Spawner) {
+		c := confine(t, s, spawn.Limits{})
+		out, _ := c.output(c.self("detours"))
+		for name, d := range detours() {
+			if want := fmt.Sprintf("%s: %d\n", name, d.want); !strings.Contains(out+"\n", want) {
+				t.Errorf("want %q among\n%s", want, out)
+			}
+		}
+	})
+}
+
+// thirtyTwoBit is a program for i386 that exits with 42.
+func thirtyTwoBit() []byte {
+	const at, size = 0x08048000, 52 + 32
+	code := []byte{0xb8, 1, 0, 0, 0, 0xbb, 42, 0, 0, 0, 0xcd, 0x80} // mov eax, 1; mov ebx, 42; int 0x80
+	total := uint32(size + len(code))
+	b := append([]byte("\x7fELF\x01\x01\x01"), make([]byte, 9)...)
+	for _, half := range []uint16{2, 3} { // an executable, for i386
+		b = binary.LittleEndian.AppendUint16(b, half)
+	}
+	for _, word := range []uint32{1, at + size, 52, 0, 0} {
+		b = binary.LittleEndian.AppendUint32(b, word)
+	}
+	for _, half := range []uint16{52, 32, 1, 0, 0, 0} {
+		b = binary.LittleEndian.AppendUint16(b, half)
+	}
+	for _, word := range []uint32{1, 0, at, at, total, total, 5, 0x1000} {
+		b = binary.LittleEndian.AppendUint32(b, word)
+	}
+	return append(b, code...)
+}
+
+// The numbers of a foreign architecture mean other system calls than those that are refused.
+func TestProgramsOfForeignArchitecturesAreKilled(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("needs a second architecture to run")
+	}
+	c := confine(t, newSpawner(t, spawn.Config{}), spawn.Limits{})
+	path := filepath.Join(c.home, "foreign")
+	if err := os.WriteFile(path, thirtyTwoBit(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := exec.Command(path).Run(); !errors.As(err, &exit) || exit.ExitCode() != 42 {
+		t.Skipf("this kernel does not run i386 programs: %v", err)
+	}
+	if out, code := c.output("./foreign"); code != 128+int(unix.SIGSYS) {
+		t.Errorf("exit %d: %s; want SIGSYS", code, out)
+	}
+}
+
+// dieWhileProbing prints the number of a copy of this program that is stopped before its first instruction, and dies.
+func dieWhileProbing() {
+	runtime.LockOSThread() // ptrace: the copy is this thread's
+	pid, err := spawn.ForkStopped()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(pid)
+	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	select {}
+}
+
+func TestNoCopyOfTheProgramRunsOnWhenItDiesWhileProbing(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{envInside + "=probe that dies"}
+	out, err := cmd.Output()
+	pid, parseErr := strconv.Atoi(strings.TrimSpace(string(out)))
+	if parseErr != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	eventually(t, func() error {
+		if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil && !strings.Contains(string(status), "State:\tZ") {
+			return fmt.Errorf("it lives:\n%s", status)
+		}
+		return nil
+	})
+}
