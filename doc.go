@@ -1,15 +1,15 @@
-// Package keepwell is the map of a library of lifecycle primitives for services that own things outside their own process:
-// sandboxes, sessions, containers, pods. Such a service is a cache in front of a backend that holds the truth, and each package
-// prevents one fault that these services write again and again. This package has no code; each of the others can be imported alone.
+// Package keepwell has no code: it is a table of contents. The library helps programs that start and stop things which outlive them,
+// such as containers or remote sessions, and which only an engine elsewhere really knows about. Programs of that kind keep having the
+// same few bugs. Each package below removes one, and can be used without the others.
 //
-//   - [github.com/keepwell-go/keepwell/registry] caches what the backend owns. A miss is answered by a list that began after it,
-//     however many callers miss at once.
-//   - [github.com/keepwell-go/keepwell/registry/fresh] is the coalescer under it, for any expensive question.
-//   - [github.com/keepwell-go/keepwell/quota] admits by counting what lives and what is still being created or torn down.
-//   - [github.com/keepwell-go/keepwell/sweep] runs recurring passes that never overlap, and judges what they may stop.
-//   - [github.com/keepwell-go/keepwell/probe] shares one bounded, cached health check among all who ask.
-//   - [github.com/keepwell-go/keepwell/bodylimit] bounds request bodies, with a refusal that the client gets to read.
-//   - [github.com/keepwell-go/keepwell/backend] is the contract with whatever runs the sandboxes; its suite is in backendtest.
+//   - [github.com/keepwell-go/keepwell/registry] remembers which objects there are. For one that it does not know it asks the
+//     engine anew, once for a whole crowd of callers.
+//   - [github.com/keepwell-go/keepwell/registry/fresh] is how that question is shared, and works for any costly question.
+//   - [github.com/keepwell-go/keepwell/quota] says yes or no to a new object. Those half created or half removed count as well.
+//   - [github.com/keepwell-go/keepwell/sweep] does periodic clean-up: one round at a time, stopping little and forgetting less.
+//   - [github.com/keepwell-go/keepwell/probe] checks the health of a dependency for many callers with a single call.
+//   - [github.com/keepwell-go/keepwell/bodylimit] turns down a request body that is too large so that the client hears of it.
+//   - [github.com/keepwell-go/keepwell/backend] is the interface an engine of sandboxes implements; package backendtest tests it.
 //
-// The module in refserver puts them together into a sandbox server that runs.
+// The module in refserver is a complete sandbox server built from all of them.
 package keepwell
