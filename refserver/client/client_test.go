@@ -176,6 +176,28 @@ func TestAStreamWithoutATerminalEventIsNoSuccess(t *testing.T) {
 	}
 }
 
+// R99
+func TestAConnectionThatBreaksOffIsToldFromAStreamThatEnds(t *testing.T) {
+	const line = `{"event":"start","id":"p","pid":7,"later":"field"}`
+	for name, header := range map[string]http.Header{"cut_short": {"Content-Length": {"1000"}}, "half_an_event": nil} {
+		body := line + "\n"
+		if header == nil {
+			body += `{"event":"std`
+		}
+		api, _ := answering(t, 200, header, body)
+		s, err := api.Exec(t.Context(), "box", wire.StartRequest{Cmd: wire.Command{Line: "x"}})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if ev, err := s.Next(); err != nil || ev.ID != "p" || string(s.Line()) != line {
+			t.Errorf("%s: got %+v, %v of the line %s", name, ev, err, s.Line())
+		}
+		if _, err := s.Next(); !errors.Is(err, client.ErrBroken) || errors.Is(err, client.ErrTruncated) {
+			t.Errorf("%s: error is %v, want ErrBroken", name, err)
+		}
+	}
+}
+
 func TestIDsAreEscapedSoThatTheyReachNoOtherRoute(t *testing.T) {
 	var got string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

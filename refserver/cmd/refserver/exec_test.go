@@ -32,6 +32,7 @@ func TestExecPassesStdinOnByteForByteAndEndsWithTheCommandsCode(t *testing.T) {
 		{[]string{"exec", "-i", "box", "--", "md5sum"}, content, "4588e41bf790f18f037d7949a28177bd  -\n", 0},
 		{[]string{"exec", "-i", "box", "cat; exit 7"}, "", "", 7},
 		{[]string{"exec", "-i", "box", "--", "head", "-c1"}, content, "b", 0}, // it leaves the rest unread
+		{[]string{"exec", "-i", "box", "exec <&-; sleep 0.5; echo goes on"}, content, "goes on\n", 0},
 		{[]string{"exec", "-i", "box", "--", "no-such-program"}, "hi", "", exitNotFound},
 		{[]string{"exec", "box", "cat"}, "not asked for", "", 0},
 	} {
