@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	relaySize   = 32 << 10 // bytes that are passed on at once
-	maxTerminal = 1 << 10  // bytes of the longest last line of a stream
+	relaySize   = 32 << 10  // bytes that are passed on at once
+	relayBusy   = 256 << 10 // the same for a stream that fills them: each write costs the client three packets
+	maxTerminal = 1 << 10   // bytes of the longest last line of a stream
 )
 
 // relayBuffers are shared by all streams, since most of the time most streams are silent.
@@ -65,8 +66,12 @@ type lineRelay struct {
 func (l *lineRelay) run(from io.Reader) (readErr, writeErr error) {
 	for {
 		n, err := from.Read(l.buf[l.n:])
+		full := l.n+n == len(l.buf)
 		if writeErr := l.pass(n); writeErr != nil {
 			return err, writeErr
+		}
+		if full && len(l.buf) < relayBusy {
+			l.buf = append(make([]byte, 0, relayBusy), l.buf[:l.n]...)[:relayBusy]
 		}
 		if err != nil {
 			return err, nil
