@@ -29,6 +29,7 @@ type host struct {
 	mark    string // tells this state directory from others on the machine
 	homes   string // the store's directory as the sandboxes see it
 	unmount func() // nil: nothing was mounted
+	hides   bool   // sandboxes do not see each other's processes
 	uids    *uidPool
 	spawner *spawn.Spawner
 	server  *runner.Server

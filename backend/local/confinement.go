@@ -22,5 +22,10 @@ func missing(a spawn.Abilities) []string {
 // confinement says what is enforced, one sentence each. It may be called from any goroutine.
 func (h *host) confinement() []string {
 	out := h.spawner.Abilities().Sentences()
+	if h.hides {
+		out = append(out, "processes outside of a sandbox cannot be seen")
+	} else {
+		out = append(out, "command lines of all processes can be read in every sandbox: secrets belong into the environment or a file")
+	}
 	return append(out, "CPU is not limited, and memory only where a sandbox asks for it")
 }

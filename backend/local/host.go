@@ -101,6 +101,7 @@ func newHost(ctx context.Context, dir, key string, cfg HostConfig) (*host, error
 
 // equip makes what the sandboxes are run with. After an error close gives up what was made.
 func (h *host) equip(ctx context.Context, key string, cfg HostConfig, records map[string]record) (err error) {
+	h.hides = hideProcesses()
 	if h.spawner, err = spawn.New(spawn.Config{Reap: true, Logger: cfg.Logger}); err != nil {
 		return err
 	}

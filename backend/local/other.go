@@ -17,6 +17,9 @@ func killStrays(context.Context, *zap.Logger, string, map[uint32]bool) error { r
 
 func reach(dir, _ string) (string, func(), error) { return dir, nil, nil }
 
+// hideProcesses does nothing: sandboxes have no uids of their own here.
+func hideProcesses() bool { return false }
+
 func detached(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // ownProgram returns the path of the running program.

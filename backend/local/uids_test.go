@@ -164,3 +164,16 @@ func rootOnly(t *testing.T) {
 		t.Skip("an ordinary user has no uids to give")
 	}
 }
+
+// A command line may hold a secret.
+func TestASandboxSeesNoProcessesButItsOwn(t *testing.T) {
+	rootOnly(t)
+	b := open(t, shortDir(t))
+	s, other := create(t, b, "a", "i1"), create(t, b, "b", "i1")
+	background(t, other, "sleep", "54321")
+	background(t, s, "sleep", "12345")
+	seen := must(t, s, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+	if strings.Contains(seen, "54321") || !strings.Contains(seen, "12345") || strings.Contains(seen, "--host") {
+		t.Errorf("it sees %q; want its own alone", seen)
+	}
+}

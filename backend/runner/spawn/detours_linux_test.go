@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,32 +100,32 @@ func TestProgramsOfForeignArchitecturesAreKilled(t *testing.T) {
 	}
 }
 
-// dieWhileProbing prints the number of a copy of this program that is stopped before its first instruction, and dies.
-func dieWhileProbing() {
-	runtime.LockOSThread() // ptrace: the copy is this thread's
-	pid, err := spawn.ForkStopped()
-	if err != nil {
-		fmt.Println(err)
+// Were the child let go when the thread that traces it dies, with its process or alone, a copy of this program would run.
+func TestNoCopyOfTheProgramRunsOnWhenItDiesWhileProbing(t *testing.T) {
+	forked := make(chan int)
+	spawn.OnThread(func() {
+		pid, err := spawn.ForkStopped()
+		if err != nil {
+			t.Error(err)
+		}
+		forked <- pid
+	})
+	pid := <-forked
+	if pid == 0 {
 		return
 	}
-	fmt.Println(pid)
-	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
-	select {}
-}
-
-func TestNoCopyOfTheProgramRunsOnWhenItDiesWhileProbing(t *testing.T) {
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{envInside + "=probe that dies"}
-	out, err := cmd.Output()
-	pid, parseErr := strconv.Atoi(strings.TrimSpace(string(out)))
-	if parseErr != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
-	eventually(t, func() error {
-		if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil && !strings.Contains(string(status), "State:\tZ") {
-			return fmt.Errorf("it lives:\n%s", status)
+	for {
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
+		if status.Stopped() { // the thread is about to die
+			continue
+		}
+		if status.Signal() != unix.SIGKILL {
+			t.Errorf("it ended with %#x; want that it is killed", status)
+		}
+		return
+	}
 }

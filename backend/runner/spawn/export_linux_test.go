@@ -64,3 +64,6 @@ func (s *Spawner) LimitThreads(kept, atMost int) { s.cells.kept, s.cells.atMost 
 
 // ForkStopped starts a copy of this program and stops it before its first instruction.
 func ForkStopped() (pid int, err error) { return forkStopped(nil) }
+
+// OnThread runs f on a thread that dies with it.
+func OnThread(f func()) { onThread(f) }

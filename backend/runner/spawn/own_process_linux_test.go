@@ -37,8 +37,6 @@ func inside(what string) {
 		tryDetours()
 	case "ipc":
 		makeIPC()
-	case "probe that dies":
-		dieWhileProbing()
 	case "sleep without a trace":
 		os.Clearenv()
 		select {}
