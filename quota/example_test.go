@@ -52,8 +52,8 @@ func Example() {
 	// status 429, limit tenant
 }
 
-// A claim is freed when its object is known to be gone: by a teardown that says so, or by a complete list that began after
-// the claim became live. Here the list is slow, and "new" is created while it runs: that the list lacks it means nothing.
+// A sandbox went away on its own, and its claim is freed because a list does not show it. The list is slow and "new" is created
+// while it runs: that it does not show "new" means nothing.
 func ExampleLedger_Reconcile() {
 	ledger := quota.New[string](quota.Config{}, quota.Limit[string]{Name: "host", Max: 3})
 	ledger.Adopt("kept", "acme")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Holder is one counted claim.
+// Holder is a claim as Holders found it. It is a copy, which later changes do not reach.
 type Holder[K comparable, C any] struct {
 	Key   K
 	Claim C
@@ -16,8 +16,9 @@ type Holder[K comparable, C any] struct {
 	Since time.Time // when it came into State
 }
 
-// Holders iterates over what is counted, as it was at one moment when the iteration began, in the order of admission: the
-// answer to "limit reached, but I see only three". The loop body may call the Ledger. It costs a copy and a sort.
+// Holders iterates over what is counted, as it was at one moment when the iteration began, in the order of admission. Ask it when
+// a limit is met sooner than what you see explains: it has creates and teardowns too. The loop body may call the Ledger. It costs
+// a copy and a sort.
 func (l *Ledger[K, C]) Holders() iter.Seq[Holder[K, C]] {
 	return func(yield func(Holder[K, C]) bool) {
 		for _, s := range l.held() {

@@ -1,19 +1,20 @@
 // Package quota keeps a burst of creates from passing a cap.
 //
-// The fault it prevents: a service looks at how many objects exist, sees room, and starts a create; so do nine others in the
-// same second, since what is still being created is not counted yet. The usual repair, a counter raised before the create and
-// lowered after it, trades that fault for another: it cannot tell a decrement that was lost from a create that is slow.
+// The fault it prevents: ten requests look at how many objects there are, all in the second before the first new one appears,
+// and all find the room that was for one of them. The usual repair is to count up before a create and down after a removal. Then
+// some path forgets to count down, and the number does not show whether it is too high or a create just takes its time.
 //
 // A [Ledger] counts claims instead, each under a key of its own. A claim is counted from [Ledger.Reserve] until the [Token]
 // it returned is released, whatever happens in between: while it is in flight, while it lives, and while it is being torn
-// down. Who holds what, in which state and since when can be asked at any time.
+// down. [Ledger.Holders] lists them all, each with its state and the time when it came into that.
 //
 // # What it promises
 //
-//   - Reserve is one atomic step over the key and all limits: exactly as many claims are admitted as fit, under any race.
+//   - Reserve looks at the key and all limits in one atomic step. However many calls race, as many claims are admitted as fit, and
+//     no more.
 //   - A token is released once. Later calls, also through copies, also after the key was reserved anew, change nothing.
-//   - What was found rather than created is counted without being refused ([Ledger.Adopt]), and what has vanished is freed
-//     only on the word of a complete list that began after the claim became live ([Ledger.Reconcile]).
+//   - An object that was found rather than created always gets a token ([Ledger.Adopt]). One that has vanished loses its own only
+//     to a list that left nothing out and was begun when the claim was live already ([Ledger.Reconcile]).
 //
 // # What it leaves out
 //
@@ -31,7 +32,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Limit is one cap over claims of type C. The zero Limit admits nothing, and New refuses it for want of a name.
+// Limit bounds what claims of type C use together, or use together under each of many keys. The zero Limit is no good: New wants
+// a name, and a Max of 0 admits nothing.
 //
 // Key, Cost and MaxFor are called by Reserve and Adopt before the ledger takes its lock: they may be slow and may call the
 // ledger, and they must be safe for concurrent use. Their answers may change: the next Reserve goes by them, and a claim
@@ -44,7 +46,7 @@ type Limit[C any] struct {
 	Cost   func(C) int64          // how much it uses; nil: 1. A claim that costs 0 is not subject to the limit
 }
 
-// Config holds the optional settings of a Ledger. The zero Config is ready to use.
+// Config says how a Ledger tells the time and whom it informs. Both may be left out: the zero Config is ready to use.
 type Config struct {
 	Clock  clock.Clock // tells since when a claim is in its state; nil: the real one
 	Logger *zap.Logger // told of adoptions past a limit and of claims that Reconcile freed; nil: nobody
@@ -94,8 +96,8 @@ type charge struct {
 // inline is how many limits a Reserve can look at without allocating.
 const inline = 8
 
-// New returns an empty Ledger. It panics on a limit that has no name, the name of another, or a negative Max. A ledger
-// without limits refuses duplicates only.
+// New makes a Ledger that counts nothing yet, and to which all limits apply together. Without limits it refuses duplicates only.
+// It panics if a limit has no name, the name of another, or a negative Max.
 func New[K comparable, C any](cfg Config, limits ...Limit[C]) *Ledger[K, C] {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.New()
@@ -151,9 +153,9 @@ func (l *Ledger[K, C]) Reserve(k K, c C) (Token[K, C], error) {
 	return s.tokenLocked(), nil
 }
 
-// Adopt counts k as live, without being refused: a limit may be passed by it, and then admits nothing until it is below
-// again. If k is counted already, in whatever state, that token becomes live and is counted as c from now on; a list that
-// began before this call cannot free it. It panics as Reserve does.
+// Adopt counts k as live in any case: for an object that exists, whether or not there is room. A limit that is passed by it admits
+// nothing until enough has been released. If k is counted already, in whatever state, that token becomes live and is counted as c
+// from now on; a list that began before this call cannot free it. It panics as Reserve does.
 func (l *Ledger[K, C]) Adopt(k K, c C) Token[K, C] {
 	l.check(k)
 	var room [inline]charge
@@ -188,7 +190,7 @@ func (l *Ledger[K, C]) adopt(k K, c C, charges []charge, now time.Time) (Token[K
 	return s.tokenLocked(), over
 }
 
-// Get returns the token of k; false if k is not counted.
+// Get looks up the token of a key that is counted, and returns false for any other.
 func (l *Ledger[K, C]) Get(k K) (Token[K, C], bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

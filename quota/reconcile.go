@@ -10,24 +10,25 @@ import (
 // Mark is a moment in one Ledger's life. The zero Mark comes before every claim.
 type Mark uint64
 
-// Snapshot is what a list of existing objects said. The zero Snapshot frees nothing, and neither does any other that is not
-// Complete, has no Has, or has the zero Mark: a list that failed or was cut short says nothing about what is absent.
+// Snapshot tells Reconcile which objects a list found. It frees nothing if it is not Complete, has no Has, or has the zero Mark,
+// and so the zero Snapshot frees nothing: what a failed or shortened list does not show may well be there.
 type Snapshot[K comparable] struct {
 	Since    Mark         // taken before the list began
 	Complete bool         // the list left nothing out
 	Has      func(K) bool // whether the object exists; may call the Ledger, and may block
 }
 
-// Mark returns the present moment. Take it before a list begins, for the Snapshot of that list.
+// Mark returns a Mark of now. It is for the Snapshot of a list, and so is called before that list is begun.
 func (l *Ledger[K, C]) Mark() Mark {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.moment
 }
 
-// Reconcile releases the claims that have been live since before s.Since and that s lacks, and returns their keys in the
-// order in which they were admitted. Claims in flight or stopping are somebody's work and stay; so does a claim that was
-// released, adopted, or made live again while s.Has was being asked. It panics on a Mark of another Ledger, if it can tell.
+// Reconcile frees the room of objects that went away without a Release. It asks s.Has about each live claim that was
+// neither adopted nor made live after s.Since, releases those for which the answer is no, and returns their keys in order of
+// admission. A claim in flight or stopping is left to whoever works on it, and one that changes while s.Has is being asked is left
+// as it then is. It panics on a Mark of another Ledger, if it can tell. It costs a walk over all claims and a sort of those it asks about.
 func (l *Ledger[K, C]) Reconcile(s Snapshot[K]) []K {
 	if s.Since > l.Mark() {
 		panic("quota: Reconcile with a Mark of another Ledger")

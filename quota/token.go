@@ -29,22 +29,24 @@ func (s State) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-// Token is one counted claim. It is a small value: copies are the same token, and all methods may be called from any
-// goroutine. A token whose claim was released does nothing, also after its key was reserved again; so does the zero Token.
+// Token is what Reserve and Adopt hand out for a claim, and how its state is changed. It may be copied freely, and every
+// copy is as good as the first. It is safe for concurrent use. When the claim has been released, all methods return false and do
+// nothing, even if the key has been reserved again since; those of the zero Token never do anything.
 type Token[K comparable, C any] struct {
 	slot      *slot[K, C]
 	admission uint64
 }
 
-// Live marks the claim as existing: from in flight, or back from stopping after a teardown that failed. It reports whether
-// this call made the change.
+// Live is called when the object of a claim in flight has come into being, or when its teardown has failed and it is still there.
+// It reports whether this call made the change; it is false for a claim that is live already.
 func (t Token[K, C]) Live() bool { return t.move(Live, InFlight, Stopping) }
 
-// Stopping marks a teardown of a live claim as begun; it goes on counting. It reports whether this call made the change,
-// so of two callers one may go on to tear down.
+// Stopping is called before the object of a live claim is torn down. Until Release the claim takes up as much room as before. It
+// reports whether this call made the change, so of several callers that want to tear down exactly one is told to.
 func (t Token[K, C]) Stopping() bool { return t.move(Stopping, Live) }
 
-// Release frees the claim, from any state: its object is known not to exist. It is true exactly once.
+// Release gives the room back, whatever the state: call it when the object is known not to exist. Of all calls for one claim, on
+// this token and its copies, one returns true.
 func (t Token[K, C]) Release() bool {
 	if t.slot == nil {
 		return false
@@ -59,8 +61,9 @@ func (t Token[K, C]) Release() bool {
 	return true
 }
 
-// Cancel undoes what is unfinished, and reports whether it did: a claim in flight is released, one that is stopping is live
-// again, a live one stays. It is made for defer: after Live or Release it changes nothing, and it runs in a panic too.
+// Cancel takes back what was begun and not carried through, and reports whether there was such a thing: an unfinished create gives
+// its room back, an unfinished teardown leaves the claim live. Defer it right after Reserve or Stopping: once Live or Release has
+// been called it does nothing, and every other way out of the function, a panic too, is covered.
 func (t Token[K, C]) Cancel() bool {
 	if t.slot == nil {
 		return false
@@ -80,7 +83,7 @@ func (t Token[K, C]) Cancel() bool {
 	return true
 }
 
-// State returns the state of the claim; false once it is released.
+// State says where the claim is in its life, and false if it has been released.
 func (t Token[K, C]) State() (State, bool) {
 	if t.slot == nil {
 		return 0, false
@@ -118,7 +121,8 @@ func (t Token[K, C]) countedLocked() bool { return t.slot.admission == t.admissi
 
 func (s *slot[K, C]) tokenLocked() Token[K, C] { return Token[K, C]{slot: s, admission: s.admission} }
 
-// DuplicateError is returned by Reserve when the key is counted already.
+// DuplicateError is the refusal of a key that has a token: each key is counted at most once at a time. Reserve returns it as a
+// pointer, before it looks at any limit.
 type DuplicateError struct {
 	Key   any       // of the ledger's key type
 	State State     // of the claim that is counted
@@ -130,7 +134,8 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("quota: %v is counted already: %v since %s", e.Key, e.State, e.Since.UTC().Format(time.RFC3339))
 }
 
-// ExceededError is returned by Reserve when a limit has no room. It tells of no other claim's key.
+// ExceededError is the refusal of a claim that does not fit. Reserve returns it as a pointer, for the first limit, in the order
+// given to New, that is too small. It may be shown to whoever made the claim: no other claim is named in it.
 type ExceededError struct {
 	Limit string // the name of the limit
 	Key   string // under which the claim counts; "" if the limit has no Key
@@ -139,7 +144,7 @@ type ExceededError struct {
 	Want  int64  // what the claim would have added
 }
 
-// Error names the limit, its key, its maximum and its use.
+// Error says which limit refused, for whom, how much of it was taken and how much more was asked for.
 func (e *ExceededError) Error() string {
 	of := ""
 	if e.Key != "" {
