@@ -7,8 +7,8 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// Activity tells for how long one object has been idle. It lives in the object's record, is safe for concurrent use, and
-// must not be copied after first use. The zero Activity uses the real clock and counts from its first use.
+// Activity measures how long an object has not been used. Put one beside the rest of what you know about the object. It is safe for
+// concurrent use, and must not be copied after first use. The zero Activity uses the real clock and counts from its first use.
 type Activity struct {
 	Clock clock.Clock // nil: the real one
 	Start time.Time   // when the object was created: it is idle from then on; zero: at the first call of a method
@@ -18,9 +18,9 @@ type Activity struct {
 	pins int
 }
 
-// Begin pins the object, which is not idle until end is called. end(true) says that the work was activity: idleness counts
-// from now. end(false) says that it was none, like a failed request, a list or a probe: idleness counts on as if nothing
-// had been. The first call of end counts, later ones do nothing.
+// Begin pins the object, which is not idle until end is called. end(true) says that it was used, and idleness starts at zero.
+// end(false) says that it was not, since a request failed or did no more than look: idleness is as long as if that had never
+// come. The first call of end counts, later ones do nothing.
 func (a *Activity) Begin() (end func(active bool)) {
 	now := a.now()
 	a.mu.Lock()
@@ -41,14 +41,15 @@ func (a *Activity) end(active bool) {
 	}
 }
 
-// Pins returns how much work is in flight.
+// Pins returns how many calls of Begin have not been ended.
 func (a *Activity) Pins() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pins
 }
 
-// Idle returns the time since the last activity ended, or since Start; 0 while pinned. It is never negative.
+// Idle returns for how long the object has not been used, which is since Start if it never was. It is 0 while pinned, and never
+// negative.
 func (a *Activity) Idle() time.Duration {
 	now := a.now()
 	a.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Verdict is what to do with one object. The zero Verdict is Keep. No verdict destroys data: that is not for a sweep.
+// Verdict is the decision over an object. The zero Verdict is Keep. None of them is to destroy data: a sweep does not do that.
 type Verdict uint8
 
 // The verdicts.
@@ -34,8 +34,8 @@ func (v Verdict) String() string {
 // stops reports whether v is one of the verdicts that Plan paces.
 func (v Verdict) stops() bool { return v == StopIdle || v == StopExpired }
 
-// Facts is what Judge looks at. All times are durations, so that each can come from the clock that knows it. The zero Facts
-// is of an object about which nothing could be learned, and is kept.
+// Facts is what is known about an object at the moment of the verdict. There are durations in it and no points in time, so that
+// each may be measured by the clock nearest to it. The zero Facts says that nothing could be learned; Judge keeps such an object.
 type Facts struct {
 	Pinned bool // exempt from all verdicts
 	Held   bool // being created or torn down here
@@ -52,13 +52,14 @@ type Facts struct {
 	IdleTimeout time.Duration // how long it may be idle; 0 or less: for ever
 }
 
-// Judge returns the verdict over one object and its reason, for people. It is pure. The first of these decides:
+// Judge decides what becomes of one object and says why, in words for people. It depends on f alone. Of these the first that holds
+// counts:
 //
-//  1. Pinned, Held, Busy, or younger than Grace: keep.
-//  2. Older than TTL, strictly: stop, whether or not its runner answers.
-//  3. Reachable: stop if idle for longer than IdleTimeout, strictly; otherwise keep.
-//  4. Gone: drop. A runner that does not answer is no proof; the backend's word is.
-//  5. Otherwise keep: a failure to look is not a reason to stop.
+//  1. It is Pinned, Held, Busy, or Age is less than Grace: keep.
+//  2. It has a TTL and Age is more: stop, even if its runner could not be asked.
+//  3. It is Reachable: stop if it has an IdleTimeout and Idle is more, else keep.
+//  4. It is Gone: drop. The silence of a runner would not be enough, so the backend has been asked.
+//  5. Nothing of this: keep. That one could not look is no reason to stop anything.
 func Judge(f Facts) (Verdict, string) {
 	switch {
 	case f.Pinned:

@@ -13,29 +13,30 @@ import (
 	"go.uber.org/zap"
 )
 
-// Plan is one pass over subjects of type S: judge all of them, then act on those whose verdict says so. It is used once and
-// thrown away.
+// Plan describes a pass that judges objects of type S, and after that acts on those which are to be stopped or dropped. Fill one in
+// for each pass; Subjects, Judge and, without DryRun, Act are required.
 //
-// Stops are paced: an idle or expired object is idle or expired still in the next pass, so there is no hurry, and a stampede
-// of stops is a fault of its own. Drops are capped: they rest on an absence, and if much is absent at once it is more likely
-// that the looking was wrong. Above the cap none is made, until somebody has looked or raised it.
+// Of the objects that are idle or too old, each pass stops a few, the oldest first: the others will still be so in the next pass,
+// and an engine may not stand many stops at once. Objects that are gone are dropped only if they are few. When much seems to be
+// gone at once, it is likelier that something went wrong in looking; so above the cap nothing is dropped, until somebody has
+// looked or raised it.
 type Plan[S any] struct {
 	Subjects iter.Seq[S]                                                       // walked once, before any is judged
 	Judge    func(ctx context.Context, s S) (Verdict, string)                  // must be safe for concurrent use if Judges > 1
-	Act      func(ctx context.Context, s S, v Verdict) (acted bool, err error) // takes the hold, judges again, acts; one at a time
+	Act      func(ctx context.Context, s S, v Verdict) (acted bool, err error) // acts if a new look, under a hold, says so; one at a time
 	Since    func(s S) time.Time                                               // stops go oldest first by it; nil: in the order of Subjects
 
-	Pace      int     // stops a pass: at most the larger of Pace and of PaceShare;
-	PaceShare float64 // a share of the subjects, rounded up. Both 0: 10, and a tenth
-	Cap       int     // drops a pass: at most Cap, if that is not 0, and at most CapShare;
-	CapShare  float64 // a share of the subjects, rounded up. 0: half; 1 and no Cap: no cap
+	Pace      int     // how many stops a pass may make, or, if it is more,
+	PaceShare float64 // for how large a part of Subjects, with fractions counting as one more; both 0: 10 and 0.1
+	Cap       int     // how many drops a pass may make, unless 0, and besides
+	CapShare  float64 // for how large a part of Subjects, counted alike; 0: 0.5; 1 without a Cap: for all
 
 	Judges int         // subjects that are judged at once; 0: 1
 	DryRun bool        // report what would be done; Act is not called
 	Logger *zap.Logger // told of a cap that was met; nil: nobody
 }
 
-// Finding is what a Plan found about one subject.
+// Finding is the verdict over one subject, and what became of it.
 type Finding[S any] struct {
 	Subject S
 	Verdict Verdict
@@ -45,7 +46,7 @@ type Finding[S any] struct {
 	Err     error // of Act; or of Judge, if it panicked
 }
 
-// Report says what a Plan found and did.
+// Report is the outcome of a Run, in numbers and object by object. The zero Report is that of a Plan without subjects.
 type Report[S any] struct {
 	Judged   int          // subjects judged
 	Stopped  int          // stops made

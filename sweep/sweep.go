@@ -1,15 +1,15 @@
 // Package sweep keeps recurring passes from overlapping, and from deciding too much on too little.
 //
-// The faults it prevents: a tick starts a pass while the last one still runs, and both stop the same things; a pass that
-// panics leaves its guard locked, and no pass ever runs again; a pass stops something that became busy a moment ago; and on
-// one bad list a pass removes everything there is.
+// The faults it prevents: a timer fires during a pass that takes long, and two passes stop the same things; a pass that panics
+// leaves its guard locked, and there is never another; something is stopped that was found idle but has been put to use since; and
+// one list that comes back short costs everything that it left out.
 //
 // Four pieces, each of use alone:
 //
-//   - [Loop] runs one pass at a time, on a period, on demand, never two at once.
-//   - [Judge] turns what is known about one object into a verdict and its reason. It is pure.
-//   - [Plan] carries out one pass: judges all, paces stops, and refuses to act on too many absences.
-//   - [Activity] tells for how long one object has been idle, with work in flight pinning it.
+//   - [Loop] starts passes by the clock and when told to, but no second one beside a first.
+//   - [Judge] turns what is known about one object into a verdict and its reason. It is a pure function.
+//   - [Plan] is the usual pass: it judges all objects, stops a few of those that are due, and mistrusts it if many seem gone.
+//   - [Activity] tells how long an object has been idle; it is not idle while a request uses it.
 //
 // # What it leaves out
 //
@@ -29,14 +29,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrRunning is returned by TryRun when a pass runs or is wedged; while passes are paused its error, which says until when,
-// is ErrRunning to errors.Is.
+// ErrRunning is TryRun's answer when it may not start a pass, because one has not returned yet. During a pause, too, the error
+// is ErrRunning to errors.Is; its text then says when the pause ends.
 var ErrRunning = errors.New("sweep: a pass is running")
 
 // ErrClosed is returned by TryRun and Run after Close.
 var ErrClosed = errors.New("sweep: closed")
 
-// Config holds the optional settings of a Loop. The zero Config is ready to use.
+// Config sets the times of a Loop, and whom it informs. With the zero Config it ticks every minute and says nothing.
 type Config struct {
 	Every  time.Duration // between two ticks; 0: 60 s
 	Jitter float64       // each wait is longer or shorter by up to this fraction of Every, below 1; 0: none
@@ -45,8 +45,9 @@ type Config struct {
 	Logger *zap.Logger   // told of skipped ticks (the 1st, 2nd, 4th, 8th ... in a row) and of passes that fail; nil: nobody
 }
 
-// Loop runs one pass at a time. It is made by New and safe for concurrent use. Its guard is held until the pass has
-// returned: a pass that fails, panics or calls runtime.Goexit frees it, one that ignores its ended context keeps it.
+// Loop calls its pass again and again, and never before the last call is over. It is made by New and safe for concurrent use. A
+// pass is over when it has returned an error or nil, panicked, or called runtime.Goexit; when its time is up its context ends, but
+// a pass that does not heed that still keeps all others from starting.
 type Loop struct {
 	pass    func(context.Context) error
 	cfg     Config
@@ -72,7 +73,7 @@ type run struct {
 	err    error
 }
 
-// New returns a Loop of pass, which starts nothing until Run or TryRun is called. It panics if pass is nil, if Every or
+// New makes a Loop that calls pass, but not before Run or TryRun is called. It panics if pass is nil, if Every or
 // Budget is negative, or if Jitter is not within [0, 1).
 func New(pass func(context.Context) error, cfg Config) *Loop {
 	switch {
@@ -98,10 +99,10 @@ func New(pass func(context.Context) error, cfg Config) *Loop {
 	return &Loop{pass: pass, cfg: cfg, wake: make(chan struct{}, 1), closing: make(chan struct{})}
 }
 
-// Run ticks until ctx ends, then waits for the pass that runs, and returns the cause of ctx; or until Close, and returns
-// ErrClosed. The first tick comes after one period: call Nudge before Run for a pass at once. A tick that meets a running
-// pass is skipped, never queued; a tick that comes late, after a stall or a clock jump, is one tick. Passes that Run starts
-// have a context derived from ctx. It panics if Run is running already.
+// Run starts a pass each period until ctx has ended, when it returns the cause of that, or until Close, when it returns ErrClosed;
+// in both cases after the last pass has. The first period passes before the first pass, unless Nudge was called before. If a pass
+// is still at work when the next is due, the next is left out and not made up for; nor are those that a stall or a jump of the
+// clock has made late: they are one. Passes that Run starts have a context derived from ctx. It panics if Run is running already.
 func (l *Loop) Run(ctx context.Context) error {
 	if !l.enter() {
 		return ErrClosed
@@ -147,8 +148,9 @@ func (l *Loop) TryRun(ctx context.Context) error {
 	}
 }
 
-// Nudge asks for one pass that begins after this call, as soon as no other runs and no pause holds it. Asking twice is
-// asking once, and any pass that begins answers it. It is Run that starts the pass, now or when it is called.
+// Nudge makes sure that a pass begins after this call, as soon as none is at work and there is no pause. Several calls before that
+// pass want the same one, which may also be one that was due or that TryRun started. It returns at once; Run starts the pass, if
+// it has been called or as soon as it is.
 func (l *Loop) Nudge() {
 	l.mu.Lock()
 	l.nudged = true
@@ -156,8 +158,8 @@ func (l *Loop) Nudge() {
 	l.signal()
 }
 
-// Pause holds all passes until t; the last call counts, so the zero time ends a pause. A pass that runs goes on. Ticks that
-// fall into a pause are lost, a Nudge is kept until its end.
+// Pause lets no pass begin before t. A later call replaces t, and the zero time ends a pause. A pass at work goes on. A pass that
+// is due during a pause is left out, one that Nudge asked for is put off until the end of it.
 func (l *Loop) Pause(t time.Time) {
 	l.mu.Lock()
 	l.paused = t
@@ -165,8 +167,8 @@ func (l *Loop) Pause(t time.Time) {
 	l.signal()
 }
 
-// Close cancels the pass that runs, waits for it, and for Run to return. No pass begins after it. It may be called twice,
-// and must not be called by a pass.
+// Close ends the context of a pass at work and returns when that pass and Run have returned, however long it takes them. No pass
+// begins after it. It may be called twice, and must not be called by a pass.
 func (l *Loop) Close() {
 	l.mu.Lock()
 	if !l.closed {
