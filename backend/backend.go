@@ -1,8 +1,8 @@
-// Package backend is the contract with whatever runs sandboxes: an engine that fails, hangs, races and restarts.
+// Package backend defines what a program may expect of an engine that runs sandboxes, although engines fail, hang, race and restart.
 //
-// It prevents the faults that such engines invite: an error read as "nothing there", the loser of a race that cleans up the
-// winner, a destroy that says done while the data lives on, and a call without an end. The suite in backendtest is its
-// executable form: a Backend is right when backendtest.Run passes on it.
+// It prevents the faults that come of expecting too little or too much: reading an error as "nothing there", removing what another
+// create of the same id has made, reporting a destroy that left the files behind, and waiting for ever. Package backendtest has a
+// test for each promise: a Backend is right when backendtest.Run passes on it.
 package backend
 
 import (
@@ -11,22 +11,24 @@ import (
 	"time"
 )
 
-// Errors that a Backend returns, wrapped with the id and the cause. Any other error means that the call's effect is unknown.
+// The errors after which the effect of a call is known: there is none. A Backend wraps them with the id and the cause. After any
+// other error it is unknown what the call did.
 var (
-	// ErrConflict is returned when the id belongs to somebody else or exists already. Nothing was changed.
+	// ErrConflict means that the id is taken: by another tenant, or by a sandbox that runs, is in transition, or cannot be looked at.
+	// What has it was left alone.
 	ErrConflict = errors.New("backend: conflict")
-	// ErrUnavailable is returned when the engine could not be asked. Nothing was changed.
+	// ErrUnavailable means that the engine cannot be reached or is not ready for the call, and is as it was. A retry may help.
 	ErrUnavailable = errors.New("backend: unavailable")
-	// ErrQuota is returned when the engine itself refuses for want of room. Nothing was left behind.
+	// ErrQuota means that the engine has no room, by a limit of its own. What the call had made is removed again.
 	ErrQuota = errors.New("backend: engine quota")
-	// ErrInvalid is returned when a retry of the same call cannot help. Nothing was left behind.
+	// ErrInvalid means that the call can never succeed as it is, so do not retry it. What it had made is removed again.
 	ErrInvalid = errors.New("backend: invalid")
 )
 
-// Outcome is what a stop or destroy did. The zero Outcome is Unknown, and an error comes with Unknown only.
+// Outcome tells how a stop, destroy or mark went. It is Unknown if and only if there is an error, and Unknown is the zero value.
 type Outcome uint8
 
-// The outcomes. A stop, destroy or mark ends in one of them; Unknown comes with the error that says why.
+// The outcomes of Stop, Destroy and Mark. The error that comes with Unknown says why.
 const (
 	Unknown Outcome = iota // it could not be told whether the instance is still there
 	Stopped                // this call ended it
@@ -51,7 +53,8 @@ func (o Outcome) String() string {
 // Ref names one incarnation of a sandbox id. An empty ID or Instance is ErrInvalid, never "any".
 type Ref struct{ ID, Instance string }
 
-// Spec says what to create. The caller mints Ref.Instance, so that a create whose effect is unknown can be undone.
+// Spec describes a sandbox to Create. The caller chooses the instance, a new one for each create, and so can stop or destroy
+// what was made even if Create has failed without saying whether it made anything.
 type Spec struct {
 	Ref
 	Tenant   string
@@ -73,8 +76,8 @@ type Endpoint struct {
 	Token   string // what the runner expects as bearer token; "" where the socket's mode guards it
 }
 
-// Sandbox is what the backend has. It carries the Spec back, as the labels of an engine do; Env is not carried.
-// A stopped sandbox carries the Ref of the instance that ran last, and its Tenant.
+// Sandbox describes a sandbox as Create and List report it. Its Spec is what the engine has kept of the one it was created with,
+// which is all but Env. Of a stopped one at least Tenant and Ref are known; its Instance is that of the last run.
 type Sandbox struct {
 	Spec
 	Created  time.Time // of this instance: a resume is a new one
@@ -84,14 +87,14 @@ type Sandbox struct {
 	Endpoint Endpoint
 }
 
-// Snapshot is one answer to "what do you have?".
+// Snapshot is what a List found.
 type Snapshot struct {
 	Sandboxes []Sandbox
 	Complete  bool // false: absence proves nothing but for the ids that were asked for by name
 }
 
-// Backend is implemented by whatever runs sandboxes. It is safe for concurrent use. A call returns when its context ends, and
-// changes nothing if that has ended already.
+// Backend is an engine, or a client of one, that can create, list, stop and destroy sandboxes for one owner. Implementations are safe
+// for concurrent use. The end of its context makes a call return; a call that begins after it does nothing.
 type Backend interface {
 	// Create makes and starts a sandbox, or resumes a stopped one of the same id and tenant under the new instance.
 	// An id that runs, is being created, or is another tenant's is ErrConflict, whatever the instance. It returns when the
