@@ -9,8 +9,8 @@
 // very call that makes it. A stopped sandbox is its exited container; a workspace whose container somebody removed is a stopped
 // sandbox, too.
 //
-// The program that serves the inside of a sandbox comes from a read-only volume that is filled once for each build of it, so that
-// any image will do, with or without a shell.
+// The program that serves the inside of a sandbox is on a volume of its own, which is filled once for each build of that program and
+// mounted so that nobody can write to it. So any image will do, with or without a shell.
 package docker
 
 import (
@@ -30,7 +30,7 @@ import (
 )
 
 // ErrPreparing is returned, together with [backend.ErrUnavailable], by a create whose image is still being fetched. The fetch goes
-// on; a later create finds the image.
+// on, so that it is worth while to try again.
 var ErrPreparing = errors.New("docker: image is being fetched")
 
 // minKey is the shortest secret, in bytes, from which tokens are derived that cannot be guessed.
@@ -38,7 +38,8 @@ const minKey = 16
 
 // Config holds the settings of a Backend. Owner, Key and Runner are required.
 type Config struct {
-	// Owner is the installation that the sandboxes belong to: 1 to 32 of a-z and 0-9. Two owners on one engine never see each other.
+	// Owner is the installation that the sandboxes belong to: 1 to 32 of a-z and 0-9. What other owners
+	// have on the engine is neither listed nor touched.
 	Owner string
 	// Key is the secret, of at least 16 bytes, that the runners' tokens are derived from. All replicas of an owner need the same.
 	Key []byte

@@ -81,6 +81,32 @@ func TestWhatHappensBehindOurBackIsTold(t *testing.T) {
 	}
 }
 
+// R85: even when the container is gone a late destroy of the instance before is not one of the instance that ran last.
+func TestAWorkspaceKnowsWhoRanInItLast(t *testing.T) {
+	w := newWorld(t, engine(t))
+	b, _ := w.new("last")
+	first, second := spec("last", ""), spec("last", "")
+	second.Instance = "i2"
+	mustCreate(t, b, first)
+	if out, err := b.Stop(t.Context(), first.Ref); out != backend.Stopped || err != nil {
+		t.Fatal(out, err)
+	}
+	id, err := w.container(t.Context(), mustCreate(t, b, second).Ref)
+	if err == nil {
+		_, err = w.engine.api.ContainerRemove(t.Context(), id, client.ContainerRemoveOptions{Force: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.isListed(t, b, second.Ref); got != "stopped" {
+		t.Errorf("it is listed as %s", got)
+	}
+	if out, err := b.Destroy(t.Context(), first.Ref); out != backend.Gone || err != nil {
+		t.Errorf("destroy of the first instance: %v, %v; want gone", out, err)
+	}
+	mustDestroy(t, b, second.Ref)
+}
+
 // R23, R26: a name that another tool holds is a conflict, and what holds it is not touched.
 func TestAContainerOfAnotherToolIsNeitherRemovedNorListed(t *testing.T) {
 	w := newWorld(t, engine(t))
