@@ -15,8 +15,9 @@
 //
 // # Confinement
 //
-// As much as the machine allows, and [Backend.Confinement] says how much that is. As root every sandbox has a uid of its own, from
-// a block that no other host runner of the machine has; a uid is used again only after its processes and files are gone. The homes
+// How far a sandbox is shut in depends on the machine and on the user; [Backend.Confinement] tells. When the host runner is root,
+// no two sandboxes share a uid, nor do those of other host runners of the machine, since each runner takes its uids from a block
+// that it has claimed; a uid is used again only after its processes and files are gone. The homes
 // are mounted where their uids can get to, in mounts of the host's own, while the state directory stays closed. As an
 // ordinary user there are no uids: then a sandbox is as far from its neighbour as Landlock keeps it. Elsewhere than on Linux nothing is
 // confined. None of it is meant for tenants who are hostile.

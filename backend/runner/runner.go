@@ -1,9 +1,9 @@
 // Package runner serves the inside of sandboxes over HTTP: commands, processes, their output, and files.
 //
-// It prevents the faults of servers that start commands for others: a kill that reports success and stopped only the shell, a number
-// signalled after its process was reaped, an exit code stolen by somebody else's wait, output lost because the client that asked for
-// it hung up, and one slow client that holds up everything. A command here is a process with an opaque id; whoever started it may
-// leave, and whoever comes later finds its output and its exit.
+// It prevents the faults of servers that start commands for others: a kill that ends the shell and misses what the shell has started,
+// a signal to a number that belongs to another process by now, an exit code stolen by somebody else's wait, output lost because the
+// client that asked for it hung up, and one slow client that holds up everything. A command here is a process with an opaque id;
+// whoever started it may leave, and whoever comes later finds its output and its exit.
 //
 // One Server holds one sandbox, as the first program of a container, or many, on a machine of its own. It treats every path and
 // every process of a sandbox as hostile: processes are started and killed through package spawn, paths go through [os.Root], and

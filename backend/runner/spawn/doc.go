@@ -3,7 +3,7 @@
 // It prevents the fault that every process host meets first: a command is "killed", but what it had started goes on. A
 // descendant that called setsid is in no group of ours, one whose parent died is nobody's child any more, and a signal sent to
 // a number that was reaped a moment ago reaches a stranger. Here every start carries a mark that its descendants cannot take off,
-// orphans are adopted, exit statuses have one owner, and no number is signalled after its reap.
+// orphans are adopted, an exit status has one owner, and a signal is sent only while its number cannot be anybody else's.
 //
 // # How a process is confined
 //

@@ -14,7 +14,7 @@ var ErrClosed = errors.New("spawn: the sandbox takes no commands any more")
 // ErrThreads is what starting fails with when so many sandboxes are in use at once that this process cannot have a thread for another one.
 var ErrThreads = errors.New("spawn: too many sandboxes have a thread")
 
-// Config holds the optional settings of a Spawner. The zero value is usable.
+// Config says whether a Spawner takes in orphans, and which clock and log it uses. The zero value is usable.
 type Config struct {
 	// Reap makes this process adopt and reap the orphans of what it starts (subreaper, or PID 1). Only for a process that starts
 	// children through this Spawner alone, since it waits for every child. It also sets RLIMIT_CORE to 0, the hard limit too, so that
