@@ -32,7 +32,7 @@ func TestAnUnknownCommandOrModeIsRefusedAndNothingIsDone(t *testing.T) {
 	}
 	for name, args := range cases {
 		out, code := l.run(args...)
-		if code != exitUsage || !strings.HasPrefix(out, "refserver: ") {
+		if code != exitUsage || !strings.HasPrefix(out, "refserver: ") && !strings.HasPrefix(out, "runner: ") {
 			t.Errorf("%s ended with %d, want %d: %s", name, code, exitUsage, out)
 		}
 	}

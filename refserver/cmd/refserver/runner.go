@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"go.uber.org/zap"
@@ -39,7 +38,7 @@ func (c *runnerCmd) dedicated(ctx context.Context) error {
 		args = args[1:]
 	}
 	if code := dedicated.Run(ctx, args, version(), os.Stdout, os.Stderr); code != 0 {
-		return fmt.Errorf("runner: ended with %d", code)
+		return statusError(code) // it has said why
 	}
 	return nil
 }
