@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/keepwell-go/keepwell/backend/local"
+	"github.com/keepwell-go/keepwell/backend/runner/rmtree"
 )
 
 // victim makes files beside a tree, which no removal of the tree may touch.
@@ -80,7 +81,7 @@ func TestTreesOfAnyDepthAreRemovedWithFewOpenFiles(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}
-	err := local.RemoveTree(dir, "tree")
+	err := rmtree.Remove(dir, "tree")
 	if serr := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); serr != nil {
 		t.Fatal(serr)
 	}
@@ -143,7 +144,7 @@ func TestTreesLoseAllThatCanBeRemovedAndTheErrorNamesTheRest(t *testing.T) {
 	if err := immutable(stuck, true); err != nil {
 		t.Fatal(err)
 	}
-	err := local.RemoveTree(dir, "tree")
+	err := rmtree.Remove(dir, "tree")
 	if merr := immutable(stuck, false); merr != nil {
 		t.Fatal(merr)
 	}
@@ -153,10 +154,10 @@ func TestTreesLoseAllThatCanBeRemovedAndTheErrorNamesTheRest(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir, "tree")); err != nil || len(left) != 1 {
 		t.Errorf("%d entries are left, error %v; want the one with the stuck file", len(left), err)
 	}
-	if err := local.RemoveTree(dir, "tree"); err != nil {
+	if err := rmtree.Remove(dir, "tree"); err != nil {
 		t.Errorf("the retry: %v", err)
 	}
-	if err := local.RemoveTree(dir, "tree"); err != nil {
+	if err := rmtree.Remove(dir, "tree"); err != nil {
 		t.Errorf("of what is gone: %v", err)
 	}
 }
@@ -167,7 +168,7 @@ func TestTreesThatAreLinksAreUnlinked(t *testing.T) {
 	if err := os.Symlink(out, filepath.Join(dir, "tree")); err != nil {
 		t.Fatal(err)
 	}
-	if err := local.RemoveTree(dir, "tree"); err != nil {
+	if err := rmtree.Remove(dir, "tree"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "tree")); !os.IsNotExist(err) {

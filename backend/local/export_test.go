@@ -3,9 +3,6 @@ package local
 // Disconnect ends the connections that wait for a next call.
 func (b *Backend) Disconnect() { b.client.CloseIdleConnections() }
 
-// RemoveTree is removeTree.
-func RemoveTree(parent, name string) error { return removeTree(parent, name) }
-
 // UIDPool is a uidPool without a lock.
 type UIDPool struct{ p *uidPool }
 

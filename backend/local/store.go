@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/keepwell-go/keepwell/backend/runner/rmtree"
 )
 
 const (
@@ -174,11 +176,11 @@ func (s *store) remove(id string) error {
 		if e.Name() == metaFile || e.Name() == doomedFile {
 			continue
 		}
-		if err := removeTree(s.path(id), e.Name()); err != nil {
+		if err := rmtree.Remove(s.path(id), e.Name()); err != nil {
 			return err
 		}
 	}
-	if err := removeTree(s.dir, id); err != nil {
+	if err := rmtree.Remove(s.dir, id); err != nil {
 		return err
 	}
 	return syncDir(s.dir)

@@ -55,3 +55,16 @@ func (s *Server) Crowd(id string, n int) {
 	defer sb.mu.Unlock()
 	sb.open += n * len(pipes{})
 }
+
+// Finish puts a process that has ended into the history of a sandbox.
+func (s *Server) Finish(id string, out *Output) {
+	s.sandbox(id).finish(&process{id: "made up", out: out})
+}
+
+// Kept returns how much output of ended processes a sandbox keeps.
+func (s *Server) Kept(id string) int64 {
+	sb := s.sandbox(id)
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	return sb.kept
+}

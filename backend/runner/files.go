@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/keepwell-go/keepwell/backend/runner/rmtree"
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 )
 
@@ -169,13 +170,24 @@ func (c *call) deleteFile() error {
 	}
 	remove := root.Remove
 	if recursive {
-		remove = root.RemoveAll
+		remove = func(name string) error { return removeTree(root, name) }
 	}
 	if err := remove(name); err != nil {
 		return fileFailure("delete", name, err)
 	}
 	c.answer(http.StatusOK, wire.Done{OK: true})
 	return nil
+}
+
+// removeTree removes below the root with few open files, however deep the tree is. Its parent is found through the root, and all else by
+// descriptors.
+func removeTree(root *os.Root, name string) error {
+	dir, err := root.OpenFile(path.Dir(name), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	return rmtree.At(dir, path.Base(name))
 }
 
 func (c *call) makeDir() error {

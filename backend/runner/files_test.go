@@ -127,6 +127,30 @@ func TestAListTellsWhatIsThereAndDeleteTakesIt(t *testing.T) {
 	c.refused("DELETE", "/files/delete?path=.&recursive=1", nil, 400, wire.CodeBadRequest)
 }
 
+// A removal that opens every level would take all open files of a server that serves others too.
+func TestATreeOfAnyDepthIsDeletedWithFewOpenFiles(t *testing.T) {
+	c := serveFiles(t, runner.Config{})
+	root, err := os.OpenRoot(c.home)
+	must(t, err)
+	must(t, root.Mkdir("tree", 0o755))
+	for range 2000 { // built from the bottom up: each tree becomes the one entry of the next
+		must(t, root.Mkdir("next", 0o755))
+		must(t, root.Rename("tree", "next/d"))
+		must(t, root.Rename("next", "tree"))
+	}
+	must(t, root.Close())
+	var limit syscall.Rlimit
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	low := limit
+	low.Cur = uint64(openFiles(t)) + 100
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low))
+	defer func() { must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)) }()
+	c.ok("DELETE", "/files/delete?path=tree&recursive=1", nil, nil)
+	if left, err := os.ReadDir(c.home); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 // fileRoutes are all routes that take a path.
 var fileRoutes = []struct{ method, route string }{
 	{"GET", "read"}, {"PUT", "write"}, {"GET", "list"}, {"GET", "stat"}, {"DELETE", "delete"}, {"POST", "mkdir"},

@@ -64,6 +64,8 @@ func classifyFile(err error) (int, string) {
 		return http.StatusNotFound, wire.CodeNotFound
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return http.StatusInsufficientStorage, wire.CodeNoSpace
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE): // it may be done in part
+		return http.StatusServiceUnavailable, wire.CodeUnknown
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return http.StatusForbidden, wire.CodePermissionDenied
 	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, fs.ErrExist):

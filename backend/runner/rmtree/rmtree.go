@@ -1,39 +1,50 @@
 //go:build unix
 
-package local
+// Package rmtree removes directory trees that somebody hostile has made. A removal that opens each level of a tree, or names it by a
+// path, can be made to fail by a tree that is deep enough: then the files stay, and with them whatever waits for their end.
+package rmtree
 
 import (
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxOpen bounds how many directories removeTree holds open; what lies deeper is moved up first.
+// maxOpen bounds how many directories a removal holds open; what lies deeper is moved up first.
 const maxOpen = 64
 
-// removeTree removes the entry name of the directory parent and all below it. It follows no symbolic link, opens directories
-// that their owner had closed, and needs neither memory nor open files in proportion to the depth of the tree. It removes all
-// it can and returns the first error; what is not there is removed.
-func removeTree(parent, name string) error {
-	fd, err := unix.Open(parent, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// Remove removes the entry name of the directory parent and all below it. It follows no symbolic link, opens directories
+// that their owner had closed, and needs neither memory nor open files in proportion to the depth of the tree: what lies deep is
+// moved into parent meanwhile, under names that begin with ".deep-". It removes all it can and returns the first error; what is
+// not there is removed. It is safe for concurrent use.
+func Remove(parent, name string) error {
+	dir, err := os.OpenFile(parent, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return &os.PathError{Op: "open", Path: parent, Err: err}
+		return err
 	}
-	defer func() { _ = unix.Close(fd) }()
-	r := remover{top: fd}
-	r.entry(fd, name, filepath.Join(parent, name), 0)
+	defer dir.Close()
+	return At(dir, name)
+}
+
+// At is Remove in a directory that is open.
+func At(dir *os.File, name string) error {
+	parent := dir.Name()
+	r := remover{top: int(dir.Fd())}
+	r.entry(r.top, name, filepath.Join(parent, name), 0)
 	for len(r.moved) > 0 {
 		next := r.moved[len(r.moved)-1]
 		r.moved = r.moved[:len(r.moved)-1]
-		r.entry(fd, next, filepath.Join(parent, next), 0)
+		r.entry(r.top, next, filepath.Join(parent, next), 0)
 	}
+	runtime.KeepAlive(dir)
 	return r.first
 }
 
