@@ -18,17 +18,13 @@ func TestWhatHappensBehindOurBackIsTold(t *testing.T) {
 	w := newWorld(t, engine(t))
 	b, _ := w.new("behind")
 	api := w.engine.api
-	remove := func(ctx context.Context, id string) error {
-		_, err := api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
-		return err
-	}
 	for name, c := range map[string]struct {
 		do    func(ctx context.Context, id string) error
 		state string
 		stop  backend.Outcome // of a stop
 		again error           // of a create of the id
 	}{
-		"rm": {remove, "stopped", backend.Gone, nil},
+		"rm": {w.removeContainer, "stopped", backend.Gone, nil},
 		"stop": {func(ctx context.Context, id string) error {
 			_, err := api.ContainerStop(ctx, id, client.ContainerStopOptions{})
 			return err
@@ -37,16 +33,7 @@ func TestWhatHappensBehindOurBackIsTold(t *testing.T) {
 			_, err := api.ContainerPause(ctx, id, client.ContainerPauseOptions{})
 			return err
 		}, "stopped", backend.Stopped, backend.ErrConflict},
-		"volume-rm": {func(ctx context.Context, id string) error {
-			got, err := api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
-			if err == nil {
-				err = remove(ctx, id)
-			}
-			if err == nil {
-				_, err = api.VolumeRemove(ctx, got.Container.Config.Labels["keepwell.volume"], client.VolumeRemoveOptions{})
-			}
-			return err
-		}, "absent", backend.Gone, nil},
+		"volume-rm": {w.removeBoth, "absent", backend.Gone, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := spec(name, "")
@@ -79,6 +66,23 @@ func TestWhatHappensBehindOurBackIsTold(t *testing.T) {
 			mustDestroy(t, b, last)
 		})
 	}
+}
+
+func (w *world) removeContainer(ctx context.Context, id string) error {
+	_, err := w.engine.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
+	return err
+}
+
+// removeBoth removes a container and its workspace.
+func (w *world) removeBoth(ctx context.Context, id string) error {
+	got, err := w.engine.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	if err == nil {
+		err = w.removeContainer(ctx, id)
+	}
+	if err == nil {
+		_, err = w.engine.api.VolumeRemove(ctx, got.Container.Config.Labels["keepwell.volume"], client.VolumeRemoveOptions{})
+	}
+	return err
 }
 
 // R85: even when the container is gone a late destroy of the instance before is not one of the instance that ran last.
