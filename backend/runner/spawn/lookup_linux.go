@@ -4,39 +4,40 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
 
 type identity struct{ uid, gid uint32 }
 
+// pathsTried bounds how many directories of a PATH are tried, since each costs a fork.
+const pathsTried = 32
+
 // candidates lists the files that argv[0] may mean, in the order of the command's own PATH. What the sandbox may certainly not execute
-// is left out, since trying costs a fork; when that leaves nothing, the error is the one that trying would have had.
-func candidates(cmd Command, as identity) ([]string, error) {
+// is left out, since trying costs a fork. When that leaves nothing, all are returned, to be tried in vain: this process sees more
+// than the sandbox does, and only what the sandbox itself meets may tell what is there.
+func candidates(cmd Command, as identity) []string {
 	name := cmd.Argv[0]
 	if strings.Contains(name, "/") {
-		return []string{name}, nil
+		return []string{name}
 	}
-	var found []string
-	var refused bool
+	var found, all []string
 	for _, dir := range filepath.SplitList(pathOf(cmd.Env)) {
 		path := beside(dir, name)
-		st, err := os.Stat(under(cmd.Dir, path))
-		switch {
-		case err != nil || st.IsDir():
-		case mayExecute(st, as):
-			found = append(found, path)
-		default:
-			refused = true
+		if !slices.Contains(all, path) && len(all) < pathsTried {
+			all = append(all, path)
 		}
 	}
-	switch {
-	case len(found) > 0:
-		return found, nil
-	case refused:
-		return nil, syscall.EACCES
+	for _, path := range all {
+		if st, err := os.Stat(under(cmd.Dir, path)); err == nil && !st.IsDir() && mayExecute(st, as) {
+			found = append(found, path)
+		}
 	}
-	return nil, syscall.ENOENT
+	if len(found) > 0 {
+		return found
+	}
+	return all
 }
 
 // beside joins without cleaning "./" away, so that the result is never looked up again.

@@ -32,10 +32,7 @@ func (c *Confinement) start(cmd Command) (*Process, error) {
 	if strings.ContainsRune(cmd.Argv[0], 0) {
 		return nil, unix.EINVAL
 	}
-	paths, err := candidates(cmd, c.as)
-	if err != nil {
-		return nil, err
-	}
+	paths := candidates(cmd, c.as)
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	if c.beingKilled() {
@@ -43,6 +40,7 @@ func (c *Confinement) start(cmd Command) (*Process, error) {
 	}
 	before := c.s.rounds.Load()
 	p := &Process{id: cmd.ID, in: c, mark: c.s.marks.take(), done: make(chan struct{})}
+	var err error
 	if doErr := c.insideLocked(func() { err = c.fork(p, paths, cmd) }); doErr != nil {
 		err = doErr
 	}
@@ -164,12 +162,14 @@ func (c *Confinement) environ(m mark, cmd Command) []string {
 	return append(env, envSandbox+c.limits.Name, envProcess+cmd.ID)
 }
 
-// explain names the command, and tells a missing directory from a missing command: the kernel answers the same for both.
+// explain names the command, and tells a missing directory from a missing command: the kernel answers the same for both. Only where the
+// sandbox itself was told that something is missing: of what it may not see, it is not said whether it is there.
 func (c *Confinement) explain(cmd Command, err error) error {
 	if errors.Is(err, ErrClosed) {
 		return err
 	}
-	if st, dirErr := os.Stat(cmd.Dir); cmd.Dir != "" && (dirErr != nil || !st.IsDir()) {
+	missing := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+	if st, dirErr := os.Stat(cmd.Dir); missing && cmd.Dir != "" && (dirErr != nil || !st.IsDir()) {
 		return fmt.Errorf("spawn: start %s: directory %q: %w", cmd.ID, cmd.Dir, orNotExist(errors.Unwrap(dirErr)))
 	}
 	return fmt.Errorf("spawn: start %s: %s: %w", cmd.ID, cmd.Argv[0], err)

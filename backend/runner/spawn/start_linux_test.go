@@ -50,6 +50,30 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 	})
 }
 
+// The server sees more than the sandbox does, and must not tell.
+func TestWhatASandboxMayNotSeeIsNotToldToBeThere(t *testing.T) {
+	needRoot(t)
+	closed := t.TempDir() // only root may pass it
+	if err := errors.Join(os.Chmod(closed, 0o700), os.WriteFile(closed+"/there", nil, 0o644), os.WriteFile(closed+"/program", nil, 0o755), os.Mkdir(closed+"/folder", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	c := confine(t, newSpawner(t, spawn.Config{}), spawn.Limits{})
+	null := devNull(t)
+	for _, name := range []string{"there", "program", "folder", "not-there"} {
+		for what, cmd := range map[string]spawn.Command{
+			"a command in the PATH": {Argv: []string{name}, Env: []string{"PATH=" + closed + ":/usr/bin"}},
+			"a path":                {Argv: []string{closed + "/" + name}},
+			"a directory":           {Argv: []string{"/bin/true"}, Dir: closed + "/" + name},
+		} {
+			cmd.ID, cmd.Stdin, cmd.Stdout, cmd.Stderr = "x", null, null, null
+			_, err := c.Start(cmd)
+			if want := fmt.Sprintf("spawn: start x: %s: permission denied", cmd.Argv[0]); err == nil || err.Error() != want {
+				t.Errorf("%s, %s: %v; want %q as for all others", what, name, err, want)
+			}
+		}
+	}
+}
+
 func TestTheCommandIsLookedUpInItsOwnPath(t *testing.T) {
 	c := confine(t, newSpawner(t, spawn.Config{}), spawn.Limits{})
 	c.output(`mkdir a b; printf '#!/bin/sh\necho a' >a/tool; printf '#!/bin/sh\necho b' >b/tool; chmod +x b/tool; cp b/tool tool`)
