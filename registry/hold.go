@@ -7,11 +7,12 @@ import (
 	"github.com/keepwell-go/keepwell/registry/fresh"
 )
 
-// HeldError is returned when the key is in transition.
+// HeldError says that the key is held: its object is being created or torn down, a teardown is being considered, or Observe is being
+// told of a change. It passes; ask again later.
 type HeldError struct {
 	Key        any
-	Destroying bool // Commit was called; otherwise creating, undecided or being reported
-	Since      time.Time
+	Destroying bool      // since Commit: a teardown is under way; false in every other case
+	Since      time.Time // when it was held
 }
 
 func (e *HeldError) Error() string {
@@ -22,8 +23,9 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("registry: held: %v is %s, since %s", e.Key, what, e.Since.Format(time.RFC3339))
 }
 
-// Hold is the exclusive right to change one key. The first of Fill, Release and Cancel ends it; later calls, and calls
-// while another is being made, return false and change nothing. It is safe for concurrent use.
+// Hold gives its owner a key alone: as long as it lasts nobody else can hold the key, and no list has a say in it. It is over when
+// Fill, Release or Cancel has returned true. Each of them returns false and does nothing when it is over, or while another of
+// them is at work. It is safe for concurrent use.
 type Hold[K comparable, V any] struct {
 	r     *Registry[K, V]
 	key   K
@@ -41,7 +43,8 @@ type Hold[K comparable, V any] struct {
 	changed   chan struct{} // closed when a waiter should look again; nil while there is none
 }
 
-// Hold reserves an absent key for a create: ErrExists, *HeldError or fresh.ErrClosed.
+// Hold is called before the object of k is created. It does not ask the backend. The error is ErrExists if k has an entry, a
+// *HeldError if k is held, and fresh.ErrClosed after Close.
 func (r *Registry[K, V]) Hold(k K) (*Hold[K, V], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,8 +62,8 @@ func (r *Registry[K, V]) Hold(k K) (*Hold[K, V], error) {
 	return h, nil
 }
 
-// Take removes a registered key from sight for a stop or destroy: ErrNotFound or *HeldError. Until Commit the hold is
-// undecided, and Resolve waits for the decision.
+// Take is called before the object of k is stopped or destroyed. From then on Lookup does not find it. Until Commit the caller may
+// still decide against it, and Resolve waits to see. The error is ErrNotFound if k has no entry, and a *HeldError if k is held.
 func (r *Registry[K, V]) Take(k K) (*Hold[K, V], error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,11 +113,11 @@ func (h *Hold[K, V]) wakeLocked() {
 	}
 }
 
-// Entry returns what Take took; the zero Entry after Registry.Hold.
+// Entry returns the entry that the key had when it was taken. For a hold by [Registry.Hold], where there was none, it is zero.
 func (h *Hold[K, V]) Entry() Entry[K, V] { return h.entry }
 
-// Commit says that a teardown has begun: Resolve answers *HeldError{Destroying: true} instead of waiting for the
-// decision. Cancel is still possible, for a teardown that failed.
+// Commit is called when the teardown is decided. Those who wait in Resolve, and all who come later, then get a *HeldError with
+// Destroying set. If the teardown fails, Cancel still undoes everything.
 func (h *Hold[K, V]) Commit() {
 	h.r.mu.Lock()
 	defer h.r.mu.Unlock()
@@ -122,7 +125,8 @@ func (h *Hold[K, V]) Commit() {
 	h.wakeLocked()
 }
 
-// Fill registers v under a new version.
+// Fill ends the hold with v registered, as an entry with a Version of its own. If Observe panics nothing is registered, and the hold
+// goes on.
 func (h *Hold[K, V]) Fill(v V) bool {
 	if !h.claim() {
 		return false
@@ -131,7 +135,7 @@ func (h *Hold[K, V]) Fill(v V) bool {
 	return true
 }
 
-// Release leaves the key absent and fences lists that have begun.
+// Release ends the hold with nothing registered. Lists that are under way cannot bring the key back, but later ones can.
 func (h *Hold[K, V]) Release() bool {
 	if !h.claim() {
 		return false
@@ -140,7 +144,8 @@ func (h *Hold[K, V]) Release() bool {
 	return true
 }
 
-// Cancel puts back what was taken, same version, no event; after Registry.Hold it is Release. It is made for defer.
+// Cancel ends the hold and leaves things as they were before it: an entry that was taken is there again, with its old Version, and
+// Observe is not told. Defer it as soon as there is a hold; after Fill or Release it does nothing.
 func (h *Hold[K, V]) Cancel() bool {
 	if !h.claim() {
 		return false

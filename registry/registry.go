@@ -1,11 +1,12 @@
-// Package registry caches what a backend owns without ever mistaking an old answer for a new one.
+// Package registry remembers which objects there are in a backend, and never lets old news overrule new.
 //
-// The fault it prevents: a cache of objects that live elsewhere answers "not found" for one that is alive, because it
-// joined a list that began too early or read a failed list as an empty one; brings back one that was destroyed, because
-// a list from before the destroy was applied after it; or lists the backend once per caller.
+// The fault it prevents: a program keeps a map of objects that live elsewhere, and the map goes wrong. An object that is
+// alive is "not found", because a list was joined that began too early, or one that failed was read as empty. An object
+// that was destroyed is back, because a list from before that was applied after it. Or a thousand requests for the same
+// object make a thousand lists.
 //
-// A [Registry] answers a hit from memory. A miss is answered by a list that began after it, shared by everybody who
-// misses meanwhile (package fresh), and what that list shows running is adopted. Whoever creates or destroys an object
+// A [Registry] answers a hit from memory. For a miss it makes a list, or shares one that has not begun yet (package fresh), and
+// it adopts what that list shows. Whoever creates or destroys an object
 // holds its key ([Registry.Hold], [Registry.Take]): while a key is held it is neither listed, nor adopted, nor dropped.
 // Every local change is fenced: a list that began before it can undo nothing of it, however late it is applied.
 //
@@ -33,13 +34,15 @@ import (
 )
 
 var (
-	// ErrNotFound is returned when a list that began after the call, or a younger local fact, says that the key is absent.
+	// ErrNotFound means that there is no such object, by a list begun after the question or by a removal here that is later still.
+	// From Take, and while draining, it means that there is no entry: neither makes a list.
 	ErrNotFound = errors.New("registry: not found")
-	// ErrExists is returned by Hold when the key is registered.
+	// ErrExists is Hold's refusal of a key that has an entry.
 	ErrExists = errors.New("registry: exists")
-	// ErrUnavailable is returned when the registry could not tell; it wraps the error of the list or adoption, if any.
+	// ErrUnavailable means that nobody knows whether there is such an object. It wraps the cause, where a list or adoption failed.
 	ErrUnavailable = errors.New("registry: unavailable")
-	// ErrNotAdoptable is returned by Config.Adopt to decline; Resolve then returns an error that is both ErrNotFound and the callback's error.
+	// ErrNotAdoptable is for Config.Adopt to return, wrapped or as it is, for an object that is not to be registered. To Resolve the
+	// object is then absent: its error wraps ErrNotFound, and the error of Adopt too.
 	ErrNotAdoptable = errors.New("registry: not adoptable")
 )
 
@@ -55,32 +58,32 @@ const (
 	defaultCap    = 0.5
 )
 
-// Snapshot is one answer of the backend. The absence of a key is believed if Complete, or if the key was asked for by
-// name. The zero Snapshot lists nothing and proves nothing.
+// Snapshot is what a list found. A key that is not in Items is taken for absent if the list was Complete or was told to look for
+// that key. The zero Snapshot has no items, and does not mean that there are none.
 type Snapshot[K comparable, V any] struct {
 	Items    map[K]V // read-only once returned
 	Complete bool    // everything there is has been listed
 }
 
-// Entry is one incarnation of a key.
+// Entry is what is registered for a key, from Fill or adoption until it is dropped or released.
 type Entry[K comparable, V any] struct {
 	Key     K
 	Value   V
-	Version uint64 // unique in this registry, never reused
+	Version uint64 // tells this entry from all others that this registry has or had
 }
 
-// Event tells one change of one key, while that key is still in transition: before an entry becomes visible, after it
-// has ceased to be. The events of a key alternate between present and not.
+// Event is the news that a key has got an entry or lost it. It comes while nobody can look the entry up: not yet in the first case,
+// no more in the second. Of two events in a row for one key, one is Present and one is not.
 type Event[K comparable, V any] struct {
 	Entry[K, V]
-	Present bool // adopted or filled; otherwise dropped or released
-	Local   bool // a Hold did it (filled, released); otherwise the registry (adopted, dropped)
+	Present bool // true for an entry that was adopted or filled, false for one that is gone
+	Local   bool // true if a Hold of the caller's did it, by Fill or Release, false if the registry adopted or dropped
 }
 
-// Config holds the optional settings of a Registry. The zero Config is usable.
+// Config says how a Registry follows the backend. The zero Config is usable: what is listed is registered as it is.
 type Config[K comparable, V any] struct {
-	// Adopt turns what was listed into what is registered, under Base and Budget and once at a time per key. nil means
-	// as listed. An error that wraps ErrNotAdoptable declines (a stopped object, say); any other is logged, answered as
+	// Adopt turns what was listed into what is registered. Its context is one of Base, bounded by Budget, and it is never
+	// called for a key while a call for the same key is at work. nil means as listed. An error that wraps ErrNotAdoptable declines (a stopped object, say); any other is logged, answered as
 	// ErrUnavailable, and tried again at the next list. A value that it returns too late, after its budget or when the
 	// key has been filled or released meanwhile, is forgotten. It must not wait for its own key, nor call Close.
 	Adopt func(ctx context.Context, k K, v V) (V, error)
@@ -88,9 +91,9 @@ type Config[K comparable, V any] struct {
 	// registry, but must not wait for the very key it is told about. If it panics about an addition, there is no
 	// addition, and the panic goes to whoever made it.
 	Observe func(Event[K, V])
-	// Draining is asked on a miss and by Sync; while true neither begins a list or, with it, an adoption. nil: never.
+	// Draining, while it returns true, keeps misses and Sync from making lists, and so from adopting anything. nil: it never does.
 	Draining func() bool
-	// Grace is the age below which absence drops nothing; 0 means 30 s, negative none.
+	// Grace is how long an entry is safe from being dropped by a list that lacks it. 0 means 30 s, negative not at all.
 	Grace time.Duration
 	// Cap is the share of the registered entries that one Sync may drop, rounded up: above it Sync drops none and
 	// returns a *CapError. 0 means half; 1 or more, all. New panics if it is negative.
@@ -103,8 +106,8 @@ type Config[K comparable, V any] struct {
 	Logger      *zap.Logger     // nil: silent
 }
 
-// Registry is a cache in front of the backend that list asks. Use New; the zero Registry is not usable.
-// It is safe for concurrent use and has no goroutine while nothing is listed or adopted.
+// Registry is a map of objects by key that follows a backend. It is made by New, and the zero Registry is not usable. It is safe
+// for concurrent use, and has no goroutine while nothing is listed or adopted.
 type Registry[K comparable, V any] struct {
 	cfg    Config[K, V]
 	lists  *fresh.Coalescer[K, *listing[K, V]]
@@ -139,8 +142,8 @@ type listing[K comparable, V any] struct {
 // tells reports whether the absence of a key that was asked for means anything.
 func (l *listing[K, V]) tells() bool { return l.Complete || l.named }
 
-// New returns an empty Registry in front of the backend that list asks; keys is as in fresh.New. An error means that
-// the backend could not tell: an empty Snapshot must never stand for one.
+// New makes a Registry without entries. It learns of the backend through list, which gets the keys that are looked for, as described
+// at fresh.New, or nil to list all. If list cannot find out it must return an error: an empty Snapshot says something else.
 //
 // New panics if list is nil or a setting is out of its range.
 func New[K comparable, V any](list func(ctx context.Context, keys []K) (Snapshot[K, V], error), cfg Config[K, V]) *Registry[K, V] {
@@ -193,7 +196,7 @@ func withDefaults[K comparable, V any](cfg Config[K, V]) Config[K, V] {
 	return cfg
 }
 
-// Lookup returns the registered entry; no lock, no allocation, no list.
+// Lookup returns the entry of k, if it has one, from memory alone. It takes no lock and does not allocate.
 func (r *Registry[K, V]) Lookup(k K) (e Entry[K, V], ok bool) {
 	rec := r.live.load(k)
 	if rec == nil {
@@ -202,7 +205,8 @@ func (r *Registry[K, V]) Lookup(k K) (e Entry[K, V], ok bool) {
 	return rec.Entry, true
 }
 
-// Invalidate drops e if it is still what is registered, and reports whether it was: for a data plane that found it dead.
+// Invalidate is for whoever used e and found the object dead. It drops e, unless its key has another entry by now, or none, or is
+// held, and reports whether it did.
 func (r *Registry[K, V]) Invalidate(e Entry[K, V]) bool {
 	for {
 		rec := r.live.load(e.Key)
@@ -215,8 +219,8 @@ func (r *Registry[K, V]) Invalidate(e Entry[K, V]) bool {
 	}
 }
 
-// All iterates over the entries in no particular order; the loop body may call the registry. Entries that come or go
-// meanwhile may be seen or not.
+// All iterates over the entries in no particular order, and holds no lock meanwhile, so that the loop body may do anything to
+// the registry. An entry that comes or goes during the iteration may be seen or not.
 func (r *Registry[K, V]) All() iter.Seq[Entry[K, V]] {
 	return func(yield func(Entry[K, V]) bool) {
 		for rec := range r.live.each() {
@@ -227,7 +231,7 @@ func (r *Registry[K, V]) All() iter.Seq[Entry[K, V]] {
 	}
 }
 
-// Stats returns a snapshot of the counters; hits are not counted.
+// Stats returns what has been counted since New, and how much there is now. Hits are too cheap to be counted.
 func (r *Registry[K, V]) Stats() Stats {
 	r.mu.Lock()
 	s := r.stats
@@ -237,8 +241,9 @@ func (r *Registry[K, V]) Stats() Stats {
 	return s
 }
 
-// Close ends lists and adoptions and waits for them: whoever waits gets an error that is ErrUnavailable. Hold is
-// refused from then on; Lookup, Take and the holds that are out keep working. It may be called twice.
+// Close cancels what is being listed or adopted and returns when all of it has returned. Whoever waits for it, or asks later for
+// what would need a list, gets an error that is ErrUnavailable, and no new Hold is given. Existing holds can be ended, and Lookup
+// and Take work as before, so that a program can still tidy up. It may be called twice.
 func (r *Registry[K, V]) Close() {
 	r.mu.Lock()
 	r.cancel(fresh.ErrClosed)
@@ -247,16 +252,16 @@ func (r *Registry[K, V]) Close() {
 	r.works.Wait()
 }
 
-// Stats counts what a Registry has and did.
+// Stats is how much a Registry has now and has done since New. The zero Stats is that of a new one.
 type Stats struct {
 	Entries     int    // registered now
 	Held        int    // keys in transition now
-	Tombstones  int    // removals remembered for the lists in progress; 0 when quiet
+	Tombstones  int    // removals that a list in progress may not know of; 0 when there is none
 	Misses      uint64 // calls of Resolve that missed, and of Refresh
 	Adopted     uint64
 	Declined    uint64 // by Adopt, with ErrNotAdoptable
 	AdoptFailed uint64
 	Dropped     uint64 // by Sync, Refresh and Invalidate
-	Fenced      uint64 // adoptions and drops not made because of a younger local fact
+	Fenced      uint64 // adoptions and drops left out since the key had changed here after the list began
 	Lists       fresh.Stats
 }

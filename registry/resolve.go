@@ -8,11 +8,13 @@ import (
 	"github.com/keepwell-go/keepwell/registry/fresh"
 )
 
-// Resolve is Lookup and, on a miss, held, draining, or a list that began after the call; it waits while a Take is
-// undecided. ctx bounds the wait of this caller only.
+// Resolve returns the entry of k, and for a key without one finds out whether there should be one. If k is held it says so; between
+// Take and Commit it waits to learn which it is. Otherwise, unless the registry is draining, it has the backend listed anew and
+// adopts k if it is there. The end of ctx ends this call's wait, and nothing for others.
 //
 // Errors: ErrNotFound; *HeldError while the key is being created or destroyed; ErrUnavailable, which wraps the cause;
-// and the error of ctx. A panic of list, Adopt or Observe reaches every caller it served, as a *fresh.PanicError.
+// and the error of ctx. If list, Adopt or Observe panics, so does Resolve, with a *fresh.PanicError, for each
+// caller that waited for it.
 func (r *Registry[K, V]) Resolve(ctx context.Context, k K) (Entry[K, V], error) {
 	if e, ok := r.Lookup(k); ok {
 		return e, nil
@@ -20,8 +22,8 @@ func (r *Registry[K, V]) Resolve(ctx context.Context, k K) (Entry[K, V], error) 
 	return r.ask(ctx, k, true)
 }
 
-// Refresh is Resolve that does not trust a hit: a fresh list confirms the entry or drops it. An entry that is younger
-// than the list or than Config.Grace stays.
+// Refresh is like Resolve, but also asks the backend about an entry that it has, and drops the entry if the object is gone. It does
+// not drop one that was written after the list began, or is younger than Config.Grace.
 func (r *Registry[K, V]) Refresh(ctx context.Context, k K) (Entry[K, V], error) {
 	return r.ask(ctx, k, false)
 }
@@ -202,7 +204,7 @@ func (r *Registry[K, V]) expendable(rec *record[K, V], l *listing[K, V], now tim
 	return rec.seq < l.seq && now.Sub(rec.since) >= r.cfg.Grace
 }
 
-// drop removes rec if it is still what is registered, and reports whether it was.
+// drop removes rec, unless another record or none has taken its place, and reports whether it did.
 func (r *Registry[K, V]) drop(rec *record[K, V]) bool {
 	r.mu.Lock()
 	if r.live.load(rec.Key) != rec {

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Report says what a Sync saw and did. The zero Report saw nothing and proves nothing.
+// Report is what a Sync found and what it made of that. The zero Report is that of a Sync that made no list, and proves nothing.
 type Report[K comparable, V any] struct {
 	Snapshot[K, V]
 	Adopted  int // registered by this Sync
@@ -19,7 +19,8 @@ type Report[K comparable, V any] struct {
 	r        *Registry[K, V]
 }
 
-// Has says whether k was listed, or is registered or in transition now: the set to reconcile a quota with.
+// Has is true for a key that may have an object: the list has it, or there is an entry now, or it is held now. Only for other keys
+// may room be given back in a quota.
 func (rep Report[K, V]) Has(k K) bool {
 	if _, listed := rep.Items[k]; listed {
 		return true
@@ -44,8 +45,9 @@ func (e *CapError) Error() string {
 	return fmt.Sprintf("registry: %d of %d entries are absent from the list, more than the cap of %d: none was dropped", e.Absent, e.Known, e.Max)
 }
 
-// Sync makes one fresh list, drops what a complete list lacks and adopts what is new; draining, it does nothing and
-// returns the zero Report. Adoptions are made one after the other. Keys in transition are left alone.
+// Sync brings the registry up to date with a list made after the call. Entries that are missing from it are dropped, if it is complete,
+// and then new objects are adopted, one after the other. Held keys are left alone. While draining it does nothing and returns
+// the zero Report.
 //
 // Errors: ErrUnavailable, with nothing changed; *CapError, with nothing dropped; and the error of ctx, with the Report so
 // far. A failed adoption is no error of Sync: it is counted and logged, and so is one that panicked.
