@@ -1,12 +1,11 @@
-// Package fresh shares runs of one function so that no caller is answered by a run that began before it asked.
+// Package fresh lets many callers share the answer to a costly question, and gives none of them an answer older than its question.
 //
 // The fault it prevents: a caller that finds a run in progress and joins it is answered with what was true before
 // it asked. An object created in between is then "not found", although it lives. Deduplicating callers by key, as
 // singleflight does, has this fault by design: it is right for measurements and wrong for lookups.
 //
-// A [Coalescer] therefore promises instead of joining. At most one run is in progress and at most one more is
-// promised. Whoever asks while a run is in progress waits for the promised one, which starts when the running one
-// has returned, whatever it returned:
+// A [Coalescer] therefore makes latecomers share the next run. Whoever asks while a run is in progress is promised another,
+// and so is everybody who asks until that one begins, which is when the first has returned, whatever it returned:
 //
 //	run 1    |=========|
 //	run 2              |=========|
@@ -14,8 +13,8 @@
 //	caller B    ^ too late for run 1: run 2 is promised
 //	caller C       ^ shares run 2
 //
-// The load is bounded (one run at a time, however many callers) and so is the wait: a caller is answered within two
-// budgets plus [Config].MinInterval, the rest of the current run and then its own.
+// However many callers there are, the work is never called twice at a time. Each of them waits for what is left of one run and for
+// the whole of another, so for no more than two budgets, and [Config].MinInterval if that is set.
 //
 // What it does not do: it keeps no result. A call after a run has returned starts another.
 package fresh
@@ -32,9 +31,9 @@ import (
 )
 
 var (
-	// ErrClosed is returned when the coalescer was closed or its base context ended.
+	// ErrClosed is what Do returns once Close was called or Config.Base has ended, and what ends the waits of that moment.
 	ErrClosed = errors.New("fresh: closed")
-	// ErrBudget is returned when a run did not answer within its budget, whether or not the work has returned.
+	// ErrBudget is what the callers of a run get when Config.Budget is over before the work has answered. The work may still be at it.
 	ErrBudget = errors.New("fresh: run exceeded its budget")
 	// ErrGoexit is the Value of the PanicError that callers get when the work ended its goroutine.
 	ErrGoexit = errors.New("fresh: work called runtime.Goexit")
@@ -42,7 +41,7 @@ var (
 
 const defaultBudget = 15 * time.Second
 
-// Config holds the optional settings of a Coalescer. The zero Config is usable.
+// Config sets the times of a Coalescer, and what its runs inherit. The zero Config is usable.
 type Config struct {
 	// Base is the parent of the context of every run; nil means context.Background. Its values are what the work
 	// sees, never those of a caller. When it ends the coalescer closes, without the wait that Close adds.
@@ -59,8 +58,8 @@ type Config struct {
 	Logger *zap.Logger
 }
 
-// Coalescer runs at most one call of its work and promises at most one more, which all later callers share.
-// Use New; the zero Coalescer is not usable. It is safe for concurrent use and has no goroutine while no run is in progress.
+// Coalescer puts one question for many callers, as often as it takes to give each a fresh answer and not more often. It is made by
+// New, and the zero Coalescer is not usable. It is safe for concurrent use, and has no goroutine while no run is in progress.
 type Coalescer[K comparable, T any] struct {
 	work   func(context.Context, []K) (T, error)
 	budget time.Duration
@@ -84,9 +83,10 @@ type Coalescer[K comparable, T any] struct {
 	stats     Stats        // the counters only
 }
 
-// New returns a Coalescer of work. keys is the deduplicated union, in no particular order, of what the waiters of this
-// run asked for, or nil when one of them wants everything. At the end of ctx the work should return; if it does not, its
-// callers are answered all the same, but the next run cannot start before it has. It must not call Close.
+// New makes a Coalescer whose runs are calls of work. In keys the work finds the keys of all calls of Do that it is to answer, each
+// once and in no particular order; keys is nil if at least one of those calls named none. At the end of ctx the work should
+// return; if it does not, its callers are answered all the same, but the next run cannot start before it has. It must not call
+// Close.
 //
 // New panics if work is nil or a duration of cfg is negative.
 func New[K comparable, T any](work func(ctx context.Context, keys []K) (T, error), cfg Config) *Coalescer[K, T] {
@@ -116,8 +116,8 @@ func New[K comparable, T any](work func(ctx context.Context, keys []K) (T, error
 	return c
 }
 
-// Do returns the result of a run that began after Do was called. The result may be shared with other callers, so T is
-// read-only. No keys means everything; keys must not be changed before Do returns.
+// Do waits for a run of the work that starts later than this call, and returns what the work returned. Others may be given the same
+// T, so do not change it. Name the keys that are wanted, or none for all there are, and leave the slice alone until Do returns.
 //
 // ctx bounds the wait of this caller only: at its end Do returns its error, and if nobody else waits for the run, a
 // promised one is dropped and a running one is cancelled. Other errors are ErrClosed, ErrBudget and those of the work.
@@ -143,7 +143,7 @@ func (c *Coalescer[K, T]) Do(ctx context.Context, keys ...K) (t T, err error) {
 	return r.val, r.err
 }
 
-// Stats returns a snapshot of the counters.
+// Stats returns what has been counted since New, and what goes on now, both as of one moment.
 func (c *Coalescer[K, T]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +158,8 @@ func (c *Coalescer[K, T]) Stats() Stats {
 	return s
 }
 
-// Close answers every waiter ErrClosed, cancels the run and waits until the work has returned. It may be called twice.
+// Close ends all waits with ErrClosed and the run, if there is one, through its context. It returns when the work has, however long
+// that takes. A second call is harmless and waits likewise.
 func (c *Coalescer[K, T]) Close() {
 	c.shutdown()
 	c.works.Wait()
@@ -188,7 +189,7 @@ func (c *Coalescer[K, T]) shutdown() {
 	c.unhook()
 }
 
-// Stats counts what a Coalescer did.
+// Stats has the counters of a Coalescer, and what it is at.
 type Stats struct {
 	Runs         uint64 // started
 	Failed       uint64 // returned an error, panicked or exceeded the budget while somebody waited
