@@ -89,6 +89,9 @@ func findEngine() (*testEngine, error) {
 }
 
 func (e *testEngine) start(dir string) error {
+	if !strings.Contains(os.Getenv("KEEPWELL_REQUIRE"), "docker") {
+		return fmt.Errorf("%w: %s is not set, and one is started only where KEEPWELL_REQUIRE lists docker", errNoEngine, hostVariable)
+	}
 	if _, err := exec.LookPath("dockerd"); err != nil || os.Geteuid() != 0 {
 		return fmt.Errorf("%w: %s is not set, and to start one needs root and dockerd", errNoEngine, hostVariable)
 	}
