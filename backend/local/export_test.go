@@ -3,6 +3,14 @@ package local
 // Disconnect ends the connections that wait for a next call.
 func (b *Backend) Disconnect() { b.client.CloseIdleConnections() }
 
+// MaxLog is the size of a log above which it is trimmed.
+const MaxLog = maxLog
+
+var (
+	TrimLog = trimLog
+	Calm    = calm
+)
+
 // UIDPool is a uidPool without a lock.
 type UIDPool struct{ p *uidPool }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -50,6 +51,7 @@ func Host(ctx context.Context, cfg HostConfig) error {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
+	cfg.Logger = calm(cfg.Logger)
 	dir, err := resolveDir(cfg.StateDir)
 	if err != nil {
 		return err
@@ -171,6 +173,9 @@ func (h *host) serve(ctx context.Context, dir, key string) error {
 	var serveErr error
 	served := make(chan struct{}) // closed when the line below has ended, which finish brings about
 	go func() { defer close(served); serveErr = srv.Serve(ln) }()
+	var tending sync.WaitGroup
+	tending.Go(func() { h.tend(filepath.Join(dir, logFile), served) })
+	defer tending.Wait()
 	h.log.Info("host runner serves", zap.Int("pid", os.Getpid()), zap.String("version", h.version),
 		zap.Int("sandboxes", len(h.boxes)), zap.Strings("confinement", h.confinement()))
 	select {

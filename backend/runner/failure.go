@@ -45,6 +45,7 @@ func unknown(what string, err error) *failure {
 // refuse answers err, to which nothing was written yet.
 func (c *call) refuse(err error) {
 	if c.srv.json.Refuse(c.w, c.r, err) {
+		c.srv.cfg.Logger.Debug("request body refused", zap.Error(err))
 		return
 	}
 	f, ok := errors.AsType[*failure](err)

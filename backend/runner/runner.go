@@ -94,8 +94,8 @@ func New(cfg Config) *Server {
 	s := &Server{
 		cfg:       cfg,
 		token:     sha256.Sum256([]byte(cfg.Token)),
-		json:      &bodylimit.Limiter{Max: cfg.MaxBody, Logger: cfg.Logger},
-		file:      &bodylimit.Limiter{Max: cfg.MaxFile, Logger: cfg.Logger},
+		json:      &bodylimit.Limiter{Max: cfg.MaxBody}, // without a Logger: a client's mistakes are told to the client
+		file:      &bodylimit.Limiter{Max: cfg.MaxFile},
 		sandboxes: map[string]*sandbox{},
 	}
 	s.cfg.Token = "" // its hash is enough
