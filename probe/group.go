@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Group is a set of named probes, each of them required or optional. The zero value is empty and ready for use. It is safe for concurrent
-// use.
+// Group is the health of a whole program: of what it cannot do without, and of what it can. The zero Group has no probes, is ready for use,
+// and is well. It is safe for concurrent use.
 type Group struct {
 	mu      sync.Mutex // guards members
 	members map[string]member
@@ -43,9 +43,9 @@ func (g *Group) Add(name string, required bool, p interface {
 	g.members[name] = member{required: required, probe: p}
 }
 
-// Check asks all probes at once and waits for all of them, at most until ctx ends; ok is false if a required one is Down. A probe that could
-// not be asked in time, or was closed or panicked, has that as its Err and the state it had before: an optional one never makes ok false,
-// and a required one only if it was Down.
+// Check asks all probes, side by side, and returns when each has answered, which is when ctx ends at the latest. ok says that no required
+// probe is Down; optional ones do not matter for it. When a probe gives no answer, since ctx ended, it is closed, or it panicked, its Err
+// says so, and its State is what it last was, or Unknown if it panicked.
 func (g *Group) Check(ctx context.Context) (all map[string]Status, ok bool) {
 	all, _, ok = g.ask(ctx)
 	return all, ok

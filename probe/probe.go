@@ -1,13 +1,14 @@
-// Package probe shares one bounded, cached health check among all who ask.
+// Package probe answers the question whether a dependency is well, for any number of callers and with one call to it at a time.
 //
-// It exists because of what a health check does during the very outage it is there to detect. The dependency hangs, so each caller's check
-// hangs with it, and the next caller starts another one: the check adds a stuck call per caller to a system that is already in trouble, and
-// most of the time limits around it only hide the pile. Or one impatient caller's timeout is kept as the health of the dependency.
+// The fault it prevents: a dependency hangs, and the health checks make it worse. Each request to the health endpoint starts a check that
+// gets stuck, and these pile up on the side of the caller as on the other. A time limit around them ends the waiting, but not the calls. And
+// where a check runs with the context of a request, a client that hangs up early leaves "down" behind for everybody.
 //
-// A [Probe] has at most one check outstanding, ever. Who asks while it runs joins it, which is right for a measurement: unlike a lookup, a
-// result that began a moment ago is as good as one that begins now. The result, good or bad, is kept for a while. No caller's context and no
-// caller's values reach the check; they only end that caller's own wait. What a [Probe] reports is damped: it goes [Down] after several
-// failures in a row and [Up] after enough successes, and before it knows it says [Unknown], which is never [Down].
+// A [Probe] never starts a check before the last one has returned. Whoever asks meanwhile waits for that one, no longer than one budget,
+// and gets its result: for the health of something, unlike for its existence, a measurement that began a moment ago will do. Results are kept for a while, failures too.
+// The check sees neither the context nor the values of any caller; the end of a caller's context ends the wait of that caller. One failure
+// does not make a dependency [Down], only several in a row do, and likewise for [Up]; until it is one of them it is [Unknown], and nothing
+// is decided by that.
 //
 // A [Group] asks several probes at once and answers over HTTP.
 package probe
@@ -26,15 +27,15 @@ import (
 )
 
 var (
-	// ErrBudget is in the Err of a result whose check had not returned when its budget was over.
+	// ErrBudget is what Result.Err wraps when Config.Budget was over before the check returned.
 	ErrBudget = errors.New("probe: check exceeded its budget")
-	// ErrClosed is returned by Get after Close.
+	// ErrClosed is the error of Get once the probe is closed.
 	ErrClosed = errors.New("probe: closed")
-	// ErrGoexit is the Err of a result whose check called runtime.Goexit.
+	// ErrGoexit is Result.Err when the check called runtime.Goexit, as t.FailNow does.
 	ErrGoexit = errors.New("probe: check exited its goroutine")
 )
 
-// PanicError is the Err of a result whose check panicked.
+// PanicError is Result.Err, as a pointer, when the check panicked; the panic goes no further.
 type PanicError struct {
 	Value any    // what it panicked with
 	Stack []byte // where
@@ -49,11 +50,12 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Config holds the optional settings of a Probe. Negative values of Budget, Rise and Fall are misuse.
+// Config says how long a check may take, how long its result is good for, and how many results make a state. The zero Config is ready
+// to use. New panics if Budget, Rise or Fall is negative.
 type Config struct {
-	// Budget bounds one measurement; 0 means 5 s.
+	// Budget is how long one check may take, and so the longest wait of a caller; 0 means 5 s.
 	Budget time.Duration
-	// TTL is how long a good result is kept, counted from the end of its measurement; 0 means 10 s, negative not at all.
+	// TTL is how long after its check has ended a good result is given to callers; 0 means 10 s, negative only to those who waited for it.
 	TTL time.Duration
 	// FailureTTL is TTL for a bad result; 0 means TTL, negative not at all.
 	FailureTTL time.Duration
@@ -90,7 +92,8 @@ func orDefault[N int | time.Duration](n *N, def N) {
 	}
 }
 
-// Probe measures with one check at a time. Make it with New. It is safe for concurrent use. It has no goroutine unless a check is running.
+// Probe knows, or finds out, how one dependency is. It is made by New and safe for concurrent use. It measures only when it is asked, and
+// has a goroutine only while it does.
 type Probe[T any] struct {
 	check      func(context.Context) (T, error)
 	cfg        Config
@@ -117,7 +120,7 @@ type kept[T any] struct {
 	ttl time.Duration
 }
 
-// New returns a Probe that has not measured yet. It panics if check is nil.
+// New makes a Probe of check, which is not called before somebody asks. It panics if check is nil.
 //
 // The check has to return when its context ends. One that does not keeps its goroutine, and until it returns no other check is started.
 func New[T any](check func(context.Context) (T, error), cfg Config) *Probe[T] {
@@ -170,7 +173,7 @@ func (p *Probe[T]) fresh(k *kept[T]) bool {
 	return age >= 0 && age < k.ttl
 }
 
-// Status is Get without the value, for Group.
+// Status does the same as Get and leaves out the value: it is what makes a Probe fit for a [Group].
 func (p *Probe[T]) Status(ctx context.Context) (Status, error) {
 	r, err := p.Get(ctx)
 	return r.Status, err
@@ -179,7 +182,7 @@ func (p *Probe[T]) Status(ctx context.Context) (Status, error) {
 // Peek returns the last result, however old, and starts nothing. Before the first one it is the zero Result.
 func (p *Probe[T]) Peek() Result[T] { return p.last.Load().Result }
 
-// Stats returns a snapshot of the counters.
+// Stats returns what has been counted since New, and whether a check is outstanding.
 func (p *Probe[T]) Stats() Stats {
 	p.mu.Lock()
 	s := p.stats
@@ -188,7 +191,8 @@ func (p *Probe[T]) Stats() Stats {
 	return s
 }
 
-// Close answers those who wait with ErrClosed, cancels the check and waits until it has returned. It may be called more than once.
+// Close makes Get return ErrClosed to those who wait and to all who come later. It ends the context of a check that runs and returns when
+// the check has, however long that takes. It may be called more than once.
 func (p *Probe[T]) Close() {
 	p.mu.Lock()
 	p.closed = true

@@ -2,7 +2,7 @@ package probe
 
 import "time"
 
-// State is the damped opinion; the zero State is Unknown.
+// State is what several measurements together say of a dependency. The zero State is Unknown.
 type State uint8
 
 // The states of a Probe. From Unknown it goes Up or Down, and never back.
@@ -24,7 +24,7 @@ func (s State) String() string {
 	}
 }
 
-// Status is one finished measurement and the state after it. The zero Status is that of a Probe that has not measured.
+// Status is the outcome of a check, and what the Probe then thought of the dependency. Before the first check has ended it is zero.
 type Status struct {
 	State State
 	Err   error         // of the measurement; a single failure need not change the state
@@ -32,13 +32,13 @@ type Status struct {
 	Took  time.Duration // up to its end; for ErrBudget, what was waited
 }
 
-// Result is a Status with the measured value, as the check returned it.
+// Result is the outcome of a check together with what the check returned.
 type Result[T any] struct {
 	Status
 	Value T
 }
 
-// Stats counts what a Probe did.
+// Stats has the counters of a Probe, and what its check is at.
 type Stats struct {
 	Checks uint64 // started
 	Failed uint64 // measurements with an error, ErrBudget included
