@@ -3,17 +3,19 @@
 // It exists because of three faults that usually come together. A body without a bound lets one request take all memory. A body with
 // a bound is often refused in a way that never arrives: the server answers while the client is still writing, then resets the
 // connection, and the client reports a broken pipe instead of a 413; or the server first waits for the very bytes it is about to
-// refuse. And a body cut off in the middle reaches the JSON decoder as a syntax error, so that "too large" is reported as "malformed".
+// refuse. And of a body that was cut off at the limit the JSON decoder says that its syntax is wrong, which sends the client looking for
+// an error that is not there.
 //
 // [Limiter.Handler] bounds what an [http.Handler] reads, [DecodeJSON] reads one JSON value, and [Limiter.Body] and [Limiter.Refuse] are
 // the two halves they are made of. All follow the same rules:
 //
-//   - A declared length over the limit is refused before a byte is read, and before 100 Continue invites the client to send it.
-//     Any other body is refused when it passes the limit. A body of exactly the limit is accepted.
+//   - If the Content-Length is over the limit, nothing of the body is read, and a client that waits for 100 Continue is not told to send
+//     it. Otherwise the first byte too many is what refuses a body, so one that just fills the limit is accepted.
 //   - A body over the limit is a [TooLargeError], whatever else is wrong with it; a [MalformedError] is said only of a body
 //     that was read to its end within the limit.
-//   - The answer is sent at once; then the client is listened to for a bounded time and a bounded number of bytes, so that it comes to read
-//     the answer; then the connection ends. Over HTTP/2 only the one stream ends, and the others do not notice.
+//   - The answer is sent at once. Most clients read it only when they have sent what they have, so the server goes on listening, for a
+//     bounded time and to a bounded number of bytes, before it ends the connection. Over HTTP/2 it ends the one stream, and the
+//     others do not notice.
 //
 // How slowly a client may send an accepted body is not decided here: set ReadTimeout or ReadHeaderTimeout of the [http.Server].
 package bodylimit
@@ -30,8 +32,8 @@ import (
 // defaultDrain is long enough for a client nearby to finish what it had in flight, and short enough to hold a connection for.
 const defaultDrain = 100 * time.Millisecond
 
-// Limiter bounds bodies. The zero value accepts the empty body only. It is safe for concurrent use and is not changed after first use.
-// Its methods panic if it is nil or if Max or Drain is negative.
+// Limiter says which bodies are accepted; one will do for all handlers of a server. The zero Limiter accepts the empty body only. It is
+// safe for concurrent use, as long as nobody writes to its fields. Its methods panic if it is nil or if Max or Drain is negative.
 type Limiter struct {
 	// Max is the largest body accepted, in bytes. With Gunzip it holds twice: for the bytes sent and for the bytes decoded.
 	Max int64
@@ -73,8 +75,8 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Body returns the bounded body of r without reading from it. The error is a [TooLargeError] if the declared length is over the
-// limit, or an [EncodingError].
+// Body returns the bounded body of r without reading from it. If the headers alone are enough to refuse it, the error is a
+// [TooLargeError], for the Content-Length, or an [EncodingError].
 //
 // Reads of the body return a [TooLargeError] when it passes the limit, a [MalformedError] when it cannot be decoded, and what the
 // connection says otherwise; each of them is repeated by every later read. No more than Max bytes are ever returned. Over HTTP/1 the
@@ -166,8 +168,9 @@ func (l *Limiter) drain() time.Duration {
 	return l.Drain
 }
 
-// Clamp returns the smaller of want and ceiling, and warns on log, which may be nil, when that is not want. It is for a server in front
-// of another: what it accepts with the clamped limit, the one behind it accepts too. It panics if want or ceiling is negative.
+// Clamp is for a server that passes bodies on to another: it returns want, or ceiling if that is less, so that the server does not accept
+// what the one behind it, whose limit is ceiling, would refuse. Lowering the limit called name is told to log, unless that is nil. All
+// limits are in bytes. It panics if want or ceiling is negative.
 func Clamp(log *zap.Logger, name string, want, ceiling int64) int64 {
 	if want < 0 || ceiling < 0 {
 		panic("bodylimit: Clamp of a negative limit: " + name)

@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// TooLargeError is returned when a body passes the limit. It is also an [http.MaxBytesError] to [errors.As].
+// TooLargeError says that a body has more bytes than are allowed, or is declared to have. It comes as a pointer, and [errors.As] finds an
+// [http.MaxBytesError] in it too.
 type TooLargeError struct {
 	Limit    int64 // in bytes
 	Declared int64 // the Content-Length, if that is what passed the limit; otherwise -1
@@ -24,7 +25,8 @@ func (e *TooLargeError) Error() string {
 // Unwrap returns the error that [http.MaxBytesReader] would have returned, which other code may be looking for.
 func (e *TooLargeError) Unwrap() error { return &http.MaxBytesError{Limit: e.Limit} }
 
-// MalformedError is returned when a body within the limit is not what was asked for: not gzip, not one JSON value, not of the type.
+// MalformedError says that a body is not too large but no good: it is not gzip though it says so, not a JSON value and nothing else, or
+// JSON that does not fit the type. It comes as a pointer.
 type MalformedError struct {
 	Err error // what is wrong with it
 
@@ -37,7 +39,7 @@ func (e *MalformedError) Error() string { return "bodylimit: malformed body: " +
 // Unwrap returns e.Err.
 func (e *MalformedError) Unwrap() error { return e.Err }
 
-// EncodingError is returned when the Content-Encoding of a body is not accepted.
+// EncodingError says that a body is encoded in a way that the Limiter does not decode. It comes as a pointer, before the body is read.
 type EncodingError struct {
 	Encoding string // as sent, in lower case, without identity
 }
