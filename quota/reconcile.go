@@ -7,7 +7,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Mark is a moment in one Ledger's life. The zero Mark comes before every claim.
+// Mark tells what a Ledger had done before a call of its Mark method from what it did later. It is good for that Ledger alone. The
+// zero Mark comes before every claim.
 type Mark uint64
 
 // Snapshot tells Reconcile which objects a list found. It frees nothing if it is not Complete, has no Has, or has the zero Mark,

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// State is where a claim is in its life. The zero State is that of no claim.
+// State tells how far a claim has come. No claim has the zero State.
 type State uint8
 
 // The states of a claim, in the order in which it passes through them; it counts in full in each.
@@ -83,7 +83,7 @@ func (t Token[K, C]) Cancel() bool {
 	return true
 }
 
-// State says where the claim is in its life, and false if it has been released.
+// State returns the present state, and false if the claim has been released.
 func (t Token[K, C]) State() (State, bool) {
 	if t.slot == nil {
 		return 0, false
