@@ -58,7 +58,7 @@ type Report[S any] struct {
 	Verdicts []Finding[S] // one a subject, in the order of Subjects
 }
 
-// Run carries the plan out. Trouble with one subject, be it an error or a panic, does not end it: the error returned wraps
+// Run makes the pass. If an error or a panic befalls one subject it goes on with the next: the error that it returns in the end wraps
 // the first, and Verdicts has all. It ends early with ctx, and then returns its cause; if that is before all are judged,
 // nothing is acted on. A cap that was met is no error: Report.Capped says so. A stop that failed or was spared does not use
 // up the pace, so that what cannot be stopped does not keep the rest from being stopped. It panics if Subjects, Judge, or

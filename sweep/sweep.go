@@ -33,7 +33,7 @@ import (
 // is ErrRunning to errors.Is; its text then says when the pause ends.
 var ErrRunning = errors.New("sweep: a pass is running")
 
-// ErrClosed is returned by TryRun and Run after Close.
+// ErrClosed is TryRun's answer after Close, and what Run ends with.
 var ErrClosed = errors.New("sweep: closed")
 
 // Config sets the times of a Loop, and whom it informs. With the zero Config it ticks every minute and says nothing.
@@ -127,8 +127,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// TryRun runs a pass now and returns its error, or returns ErrRunning or ErrClosed at once. The end of ctx ends the wait,
-// not the pass, which has the values of ctx. A refusal does not allocate.
+// TryRun makes a pass for a caller who wants to know how it went, and returns its error. If it may not start one it returns ErrRunning or
+// ErrClosed without waiting. When ctx ends TryRun returns, while the pass goes on; the pass sees the values of ctx and not its
+// end. A refusal because a pass is at work does not allocate.
 func (l *Loop) TryRun(ctx context.Context) error {
 	if l.busy() {
 		return ErrRunning
