@@ -134,8 +134,8 @@ func New[T any](check func(context.Context) (T, error), cfg Config) *Probe[T] {
 	return p
 }
 
-// Get returns the result that is kept, or waits for the measurement that is being made, or makes one. How the check fared is the Err of
-// the result. The error of Get is ctx's when it ends first, or ErrClosed; then the result is the last one, as of Peek.
+// Get tells how the dependency is: from the result that is kept if that is still good, else from a check, for which it waits, and which it
+// starts if none runs. How the check fared is the Err of the result. The error of Get is ctx's when it ends first, or ErrClosed; then the result is the last one, as of Peek.
 //
 // It waits no longer than one Budget. If ctx has ended already, only a kept result is returned, and nothing is started.
 func (p *Probe[T]) Get(ctx context.Context) (Result[T], error) {
@@ -179,7 +179,7 @@ func (p *Probe[T]) Status(ctx context.Context) (Status, error) {
 	return r.Status, err
 }
 
-// Peek returns the last result, however old, and starts nothing. Before the first one it is the zero Result.
+// Peek looks at the newest result without a wait or a check; it may be of any age, and is zero if there is none yet.
 func (p *Probe[T]) Peek() Result[T] { return p.last.Load().Result }
 
 // Stats returns what has been counted since New, and whether a check is outstanding.
