@@ -26,8 +26,8 @@ type flight[K comparable, V any] struct {
 	panicked *fresh.PanicError
 }
 
-// answers reports whether the outcome of f is one for a caller who got l. After an adoption the key is looked at again;
-// what an older list led to says nothing about a younger one.
+// answers reports whether the outcome of f is one for a caller who got l. A successful adoption answers nobody, since the key
+// is judged once more after it; a failed one says nothing to those with a younger list.
 func (f *flight[K, V]) answers(l *listing[K, V]) bool {
 	return f.late || f.panicked != nil || f.err != nil && f.seq >= l.seq
 }

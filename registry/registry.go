@@ -87,7 +87,8 @@ type Config[K comparable, V any] struct {
 	// ErrUnavailable, and tried again at the next list. A value that it returns too late, after its budget or when the
 	// key has been filled or released meanwhile, is forgotten. It must not wait for its own key, nor call Close.
 	Adopt func(ctx context.Context, k K, v V) (V, error)
-	// Observe is told of every change, in order per key and never under a lock; nil means nobody. It may use the
+	// Observe gets all events, those of one key in the order in which they came about. No lock is held during the call. nil means
+	// nobody. It may use the
 	// registry, but must not wait for the very key it is told about. If it panics about an addition, there is no
 	// addition, and the panic goes to whoever made it.
 	Observe func(Event[K, V])
