@@ -50,7 +50,8 @@ func (o Outcome) String() string {
 	}
 }
 
-// Ref names one incarnation of a sandbox id. An empty ID or Instance is ErrInvalid, never "any".
+// Ref says which sandbox is meant, and which of those that have had its id one after the other. Both fields are needed: an empty one is
+// ErrInvalid and does not match everything.
 type Ref struct{ ID, Instance string }
 
 // Spec describes a sandbox to Create. The caller chooses the instance, a new one for each create, and so can stop or destroy

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrBudget is returned when a call got no answer within its budget. Its effect is unknown.
+// ErrBudget is the error of a call that took longer than its budget. Its effect is unknown.
 var ErrBudget = errors.New("backend: budget exceeded")
 
 // The budgets of calls that say nothing else.

@@ -5,7 +5,8 @@ import (
 	"errors"
 )
 
-// Command is a string, which /bin/sh -c runs, or an argv array.
+// Command is what to run: a Line for /bin/sh -c, or, if Argv is not nil, a program and its arguments without a shell. In JSON it is a
+// string or an array of strings. The zero Command is an empty Line.
 type Command struct {
 	Line string
 	Argv []string
@@ -14,7 +15,7 @@ type Command struct {
 // ErrCommand is returned when a command is neither a string nor an array of strings.
 var ErrCommand = errors.New("wire: cmd must be a string or an array of strings")
 
-// UnmarshalJSON accepts both forms.
+// UnmarshalJSON takes a string or an array of strings; for anything else the error is ErrCommand.
 func (c *Command) UnmarshalJSON(b []byte) error {
 	*c = Command{}
 	if len(b) > 0 && b[0] == '"' {
