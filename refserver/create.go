@@ -160,7 +160,7 @@ func (s *Server) uncreated(ctx context.Context, tok token, ref backend.Ref, err 
 		return err
 	}
 	out, undoErr := s.be.Stop(ctx, ref)
-	if out != backend.Stopped { // gone so far, but the engine may still be at it
+	if out != backend.Stopped { // gone so far, but the engine may not have finished with it
 		s.keepCounted(tok, ref)
 	}
 	return s.createFailed(ref.ID, out, errors.Join(err, undoErr))

@@ -14,5 +14,5 @@
 //   - A request pins what it uses before it looks again, so that a stop either sees the pin or the request sees the stop.
 //   - Nothing but the backend says that a sandbox is gone. A runner that does not answer is a reason to ask.
 //
-// A [Server] owns no truth: killed and started again it finds every sandbox, since the backend can list them.
+// Nothing is lost with a [Server]: the next one learns of every sandbox from the backend, even if this one was killed.
 package refserver

@@ -79,7 +79,7 @@ func (c *Client) Delete(ctx context.Context, id string, ifIdle bool) (outcome st
 	return c.end(ctx, http.MethodDelete, id, rest)
 }
 
-// Stop ends a sandbox's processes and keeps its workspace; a later Create of the id resumes it.
+// Stop ends a sandbox's processes and keeps its workspace, which the next Create of the same id goes on with.
 func (c *Client) Stop(ctx context.Context, id string) (outcome string, err error) {
 	return c.end(ctx, http.MethodPost, id, ":stop")
 }
