@@ -150,8 +150,8 @@ func (s *Server) reserve(spec backend.Spec) (token, error) {
 	}
 }
 
-// uncreated undoes a create of which the backend says err. When that means that nothing of ours exists nothing is touched;
-// otherwise the create may have been a resume, whose workspace is not ours to delete, so it is stopped.
+// uncreated undoes a create of which the backend says err. After the errors that mean that it made nothing there is nothing to
+// undo; after any other the create may have been a resume, whose workspace is not ours to delete, so it is stopped.
 func (s *Server) uncreated(ctx context.Context, tok token, ref backend.Ref, err error) error {
 	switch {
 	case errors.Is(err, backend.ErrConflict):

@@ -83,7 +83,8 @@ func limitsOf(cfg Config) []quota.Limit[claim] {
 	return limits
 }
 
-// Run finds what the backend has, then sweeps until ctx ends or the Server is closed, and waits for the sweep that runs. A
+// Run sweeps, at once and then each period, which is also how the Server learns what the backend has. It returns when ctx has ended
+// or the Server is closed, after the last sweep has. A
 // backend that does not answer is no reason to return: the next sweep asks again. It is called once.
 func (s *Server) Run(ctx context.Context) {
 	s.loop.Nudge()

@@ -53,8 +53,8 @@ func (p Process) Get(ctx context.Context) (got wire.Process, err error) {
 }
 
 // Kill ends the process and all its descendants: SIGTERM, the grace, SIGKILL; without grace SIGKILL at once. stopped is true
-// if the process died of this call and the runner has its exit status, false if there was nothing left to kill. An error of code "unknown" means that
-// it could not be told.
+// if the process died of this call and the runner has its exit status, false if there was nothing left to kill. An error of
+// code "unknown" means that it could not be told.
 func (p Process) Kill(ctx context.Context, grace time.Duration) (stopped bool, err error) {
 	var got wire.Killed
 	if grace <= 0 {
