@@ -19,8 +19,8 @@ const (
 	maxEnvValue = 32 << 10
 )
 
-// CheckID returns an error that is ErrInvalid unless id matches ^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$, which makes it fit for a
-// DNS label, a directory, a container and a Pod. It does not allocate for a good id.
+// CheckID returns an error that is ErrInvalid unless id has 1 to 63 of a-z, 0-9 and '-', the first and the last of them not '-'. Such an
+// id can be a DNS label, a directory, a container and a Pod. It does not allocate for a good id.
 func CheckID(id string) error {
 	if len(id) == 0 || len(id) > maxID {
 		return fmt.Errorf("%w: id has %d bytes, 1 to %d are allowed", ErrInvalid, len(id), maxID)

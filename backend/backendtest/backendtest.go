@@ -1,7 +1,7 @@
 // Package backendtest is the contract of a backend.Backend in executable form.
 //
 // It prevents the fault of a contract that is only prose: a backend that lists nothing when it could not ask, that removes the
-// winner of a race it lost, or that says destroyed while the data lives on, passes every test that its author thought of. Each
+// winner of a race it lost, or that reports a destroy and leaves the workspace, passes every test that its author thought of. Each
 // Case here is one promise, and each can fail: the tests of this package have a wrong backend for every one of them.
 //
 // A backend proves itself with

@@ -10,7 +10,7 @@
 // sandbox, too.
 //
 // The program that serves the inside of a sandbox is on a volume of its own, which is filled once for each build of that program and
-// mounted so that nobody can write to it. So any image will do, with or without a shell.
+// mounted so that nobody can write to it. So an image needs to contain nothing, not even a shell.
 package docker
 
 import (
@@ -119,7 +119,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Close ends the fetches of images under way and waits for them. The sandboxes go on. It may be called twice.
+// Close cancels whatever image is being fetched, and returns when no fetch is left. The sandboxes go on. It may be called twice.
 func (b *Backend) Close() {
 	b.fetches.close()
 	b.web.CloseIdleConnections()

@@ -10,7 +10,7 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 )
 
-// Config holds the optional settings of an Engine. The zero Config is ready for use.
+// Config says how large an Engine is, and what happens around its sandboxes. The zero Config is ready for use.
 type Config struct {
 	// Endpoint says where the runner of a sandbox listens; it may start one. It is called once per create, outside of all
 	// locks; its error fails the create, which then leaves nothing behind. nil: network "unix", an address that nobody serves.
