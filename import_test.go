@@ -99,3 +99,20 @@ func TestAnImporterThatPinsAnOlderClientKeepsIt(t *testing.T) {
 		t.Errorf("%s is at %s, want %s", client, got, older)
 	}
 }
+
+func TestTheProgramOfTheREADMERunsForAnImporter(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(string(readme))
+	if program == nil {
+		t.Fatal("the README has no program")
+	}
+	if n := strings.Count(program[1], "\n"); n > 22 {
+		t.Errorf("the program has %d lines, and should be read at a glance", n)
+	}
+	i := newImporter(t, "quota")
+	i.write("main.go", program[1])
+	i.run("run", ".")
+}
