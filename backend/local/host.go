@@ -170,6 +170,7 @@ func (h *host) serve(ctx context.Context, dir, key string) error {
 		IdleTimeout:       2 * idleConns,
 		ErrorLog:          zap.NewStdLog(h.log),
 	}
+	known := len(h.boxes) // before requests change them
 	var serveErr error
 	served := make(chan struct{}) // closed when the line below has ended, which finish brings about
 	go func() { defer close(served); serveErr = srv.Serve(ln) }()
@@ -177,7 +178,7 @@ func (h *host) serve(ctx context.Context, dir, key string) error {
 	tending.Go(func() { h.tend(filepath.Join(dir, logFile), served) })
 	defer tending.Wait()
 	h.log.Info("host runner serves", zap.Int("pid", os.Getpid()), zap.String("version", h.version),
-		zap.Int("sandboxes", len(h.boxes)), zap.Strings("confinement", h.confinement()))
+		zap.Int("sandboxes", known), zap.Strings("confinement", h.confinement()))
 	select {
 	case <-h.ended:
 	case <-ctx.Done():
