@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -288,8 +289,8 @@ func TestCallsMeetATransition(t *testing.T) {
 		failed(t, out, err, context.DeadlineExceeded)
 		close(release)
 		calls.Wait()
-		if got := fmt.Sprint(outs); got != "[stopped gone gone]" {
-			t.Errorf("outcomes are %s, want [stopped gone gone]", got)
+		if want := []backend.Outcome{backend.Stopped, backend.Gone, backend.Gone}; !slices.Equal(outs, want) {
+			t.Errorf("outcomes are %v, want %v", outs, want)
 		}
 		want(t, b, "[x/1]")
 	})

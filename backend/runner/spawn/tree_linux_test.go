@@ -150,7 +150,7 @@ func TestGraceEndsByTheClockAndThenItIsKilled(t *testing.T) {
 		_, err := p.Kill(within(t), time.Hour)
 		result <- err
 	}()
-	lines = readLine(t, lines, "heard")
+	readLine(t, lines, "heard")
 	lives(t, p)
 	for p.Status() == 0 {
 		mock.Add(time.Hour)
