@@ -36,6 +36,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	t.Parallel() // most of a test is waiting for processes
 	// Socket paths are short, those of test directories need not be.
 	home, err := os.MkdirTemp("", "kw")
 	if err != nil {
