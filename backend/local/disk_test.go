@@ -38,15 +38,20 @@ func killHost(state string) error {
 	if err != nil {
 		return err
 	}
-	lock, err := os.Open(filepath.Join(state, "host.lock"))
+	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer unix.Close(fd)
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		return err
 	}
-	return unix.Flock(int(lock.Fd()), unix.LOCK_EX) // waits
+	// Not for the lock: a call that goes on may have started the next host, which then holds it for good.
+	for ended := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}; ; {
+		if _, err := unix.Poll(ended, -1); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // immutableFlag is FS_IMMUTABLE_FL: not even root changes or removes the file.
