@@ -29,8 +29,8 @@ func (p *relayBuffers) get() *[relaySize]byte {
 }
 
 // relay passes on the lines of a stream as they come. A line that the runner did not finish is held back; a stream that ends
-// without its last event is given one, so that its reader never has to guess.
-func (s *Server) relay(w http.ResponseWriter, r *http.Request, c *call, from io.Reader) {
+// without its last event is given one, so that its reader never has to guess. exited says that the process was seen to end.
+func (s *Server) relay(w http.ResponseWriter, r *http.Request, c *call, from io.Reader) (exited bool) {
 	flusher := http.NewResponseController(w)
 	buf := s.buffers.get()
 	defer s.buffers.pool.Put(buf)
@@ -39,17 +39,18 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request, c *call, from io.
 		_ = flusher.Flush() // a process that is silent has its headers at once
 	}
 	readErr, writeErr := lines.run(from)
-	if lines.terminated() {
-		return
+	if last := lines.terminal(); last != "" {
+		return last == wire.EventExit
 	}
 	if writeErr != nil || r.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // or a client that still reads would take a part for the whole
 	}
 	if readErr == io.EOF && !c.route.follows(r) {
-		return // it was asked for what there is, and this is it
+		return false // it was asked for what there is, and this is it
 	}
 	s.log.Warn("stream of a runner broke off", zap.String("sandbox", c.id), zap.Error(readErr))
 	lines.fail(wire.Failure{Event: wire.EventError, Error: "the runner of sandbox " + c.id + " was lost", Code: wire.CodeRunnerLost})
+	return false
 }
 
 // lineRelay copies whole lines.
@@ -110,11 +111,13 @@ func (l *lineRelay) note(block []byte) {
 	l.torn = false
 }
 
-// terminated says whether the last line was the event that ends a stream.
-func (l *lineRelay) terminated() bool {
+// terminal returns the name of the event that ended the stream, or "" if its last line was none of those.
+func (l *lineRelay) terminal() string {
 	var event wire.Event
-	return l.n == 0 && !l.torn && json.Unmarshal(l.last, &event) == nil &&
-		(event.Event == wire.EventExit || event.Event == wire.EventError)
+	if l.n > 0 || l.torn || json.Unmarshal(l.last, &event) != nil || event.Event != wire.EventExit && event.Event != wire.EventError {
+		return ""
+	}
+	return event.Event
 }
 
 // fail writes the last event in place of what did not come.

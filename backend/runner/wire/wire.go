@@ -4,8 +4,12 @@
 // server and runner take theirs from here.
 package wire
 
-// Protocol is the version of the runner's HTTP interface. Version 1 minted its own process ids.
-const Protocol = 2
+// Protocol is the version of the runner's HTTP interface, and OldestProtocol the oldest one that a server still speaks. Version 1
+// minted its own process ids.
+const (
+	Protocol       = 2
+	OldestProtocol = 1
+)
 
 // Limits that both sides hold.
 const (
@@ -59,6 +63,7 @@ const (
 	CodeStopFailed       = "stop_failed"
 	CodeDraining         = "draining"
 	CodeUnavailable      = "backend_unavailable"
+	CodeStoreUnavailable = "store_unavailable"
 	CodeSandboxGone      = "sandbox_gone"
 	CodeRunnerLost       = "runner_lost"
 	CodeInternal         = "internal"
@@ -81,7 +86,8 @@ type Health struct {
 
 // Activity is the answer to GET /v1/sandboxes/{id}/activity of a runner: the facts a sweep judges by.
 type Activity struct {
-	Running int   `json:"running"` // processes that have not ended
-	Pins    int   `json:"pins"`    // requests under way that pin the sandbox
-	IdleMS  int64 `json:"idle_ms"` // milliseconds without any activity, on the runner's clock; 0 while busy
+	Protocol int   `json:"protocol,omitempty"` // of the runner; one that sends none says it in its Health
+	Running  int   `json:"running"`            // processes that have not ended
+	Pins     int   `json:"pins"`               // requests under way that pin the sandbox
+	IdleMS   int64 `json:"idle_ms"`            // milliseconds without any activity, on the runner's clock; 0 while busy
 }
