@@ -43,7 +43,7 @@ func BenchmarkCreateUntilReady(b *testing.B) {
 
 // bare makes and starts a container like another one, on a fresh volume, waits for the first answer of its runner, and removes it.
 func (w *world) bare(b *testing.B, like string, i int) time.Duration {
-	api := w.engine.api
+	api := w.engine.API
 	got, err := api.ContainerInspect(b.Context(), like, client.ContainerInspectOptions{})
 	if err != nil {
 		b.Fatal(err)
@@ -115,7 +115,7 @@ func BenchmarkExec(b *testing.B) {
 }
 
 func (w *world) engineExec(b *testing.B, id string) {
-	api := w.engine.api
+	api := w.engine.API
 	made, err := api.ExecCreate(b.Context(), id, client.ExecCreateOptions{Cmd: []string{"true"}, AttachStdout: true, AttachStderr: true})
 	if err != nil {
 		b.Fatal(err)
@@ -143,7 +143,7 @@ func BenchmarkListOf200(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	got, err := w.engine.api.ContainerInspect(b.Context(), id, client.ContainerInspectOptions{})
+	got, err := w.engine.API.ContainerInspect(b.Context(), id, client.ContainerInspectOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func BenchmarkListOf200(b *testing.B) {
 		}
 		labels["keepwell.id"] = fmt.Sprintf("many-%d", i)
 		refs = append(refs, backend.Ref{ID: labels["keepwell.id"], Instance: "i1"})
-		_, err := w.engine.api.ContainerCreate(b.Context(), client.ContainerCreateOptions{
+		_, err := w.engine.API.ContainerCreate(b.Context(), client.ContainerCreateOptions{
 			Name: "kw-bench-" + labels["keepwell.id"], Config: &container.Config{Image: got.Container.Image, Cmd: []string{"true"}, Labels: labels},
 			HostConfig: &container.HostConfig{NetworkMode: "none"},
 		})
@@ -169,7 +169,7 @@ func BenchmarkListOf200(b *testing.B) {
 		}
 	}
 	for _, r := range refs {
-		_, _ = w.engine.api.ContainerRemove(b.Context(), "kw-bench-"+r.ID, client.ContainerRemoveOptions{Force: true})
+		_, _ = w.engine.API.ContainerRemove(b.Context(), "kw-bench-"+r.ID, client.ContainerRemoveOptions{Force: true})
 	}
 	mustDestroy(b, be, sb.Ref)
 }

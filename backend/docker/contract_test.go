@@ -21,6 +21,7 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/backendtest"
 	"github.com/keepwell-go/keepwell/backend/docker"
+	"github.com/keepwell-go/keepwell/backend/docker/enginetest"
 )
 
 // R2, R13, R23, R26, R27, R29, R35, R83, R85, R101, R104, R105, R112: the contract that all backends keep, on a real engine.
@@ -32,22 +33,22 @@ func TestContract(t *testing.T) {
 // world is the engine as one test sees it: through a proxy of its own.
 type world struct {
 	t      testing.TB
-	engine *testEngine
-	proxy  *proxy
+	engine *enginetest.Engine
+	proxy  *enginetest.Proxy
 
 	mu     sync.Mutex // guards the fields below
 	owners map[string]bool
 	open   []*docker.Backend
 }
 
-func newWorld(t testing.TB, e *testEngine) *world {
-	w := &world{t: t, engine: e, proxy: newProxy(t, e), owners: map[string]bool{}}
+func newWorld(t testing.TB, e *enginetest.Engine) *world {
+	w := &world{t: t, engine: e, proxy: enginetest.NewProxy(t, e), owners: map[string]bool{}}
 	t.Cleanup(func() {
 		for _, b := range w.open {
 			b.Close()
 		}
 		for owner := range w.owners {
-			e.clean(t, owner)
+			e.Clean(t, owner)
 		}
 	})
 	return w
@@ -55,8 +56,8 @@ func newWorld(t testing.TB, e *testEngine) *world {
 
 func (w *world) config(owner string) docker.Config {
 	return docker.Config{
-		Owner: owner, Key: []byte("the key of all these tests"), Runner: w.engine.runner, Shell: "/bin/busybox",
-		Host: "unix://" + w.proxy.socket, Network: testNetwork,
+		Owner: owner, Key: []byte("the key of all these tests"), Runner: w.engine.Runner, Shell: "/bin/busybox",
+		Host: "unix://" + w.proxy.Socket, Network: enginetest.Network,
 	}
 }
 
@@ -77,41 +78,41 @@ func (w *world) openWith(cfg docker.Config) (*docker.Backend, error) {
 func (w *world) harness() backendtest.Harness {
 	h := backendtest.Harness{
 		New: w.new, WriteFile: writeFile, ReadFile: readFile,
-		Break:       w.faults("", func(*http.Request) verdict { return cutBefore }),
-		Hang:        w.faults("", func(*http.Request) verdict { return hang }),
+		Break:       w.faults("", func(*http.Request) enginetest.Verdict { return enginetest.CutBefore }),
+		Hang:        w.faults("", func(*http.Request) enginetest.Verdict { return enginetest.Hang }),
 		FailDestroy: w.faults("device or resource busy", onWorkspaceRemoval),
 		FailCreate:  w.faults("oci runtime error", onStart),
 		Fill:        w.faults("no space left on device", onCreate),
 		Kill:        w.kill,
-		Restart:     func(context.Context) error { return w.engine.script("restart") },
-		Leftovers:   w.engine.leftovers,
+		Restart:     func(context.Context) error { return w.engine.Run("restart") },
+		Leftovers:   w.engine.Leftovers,
 		Cannot:      map[string]string{},
 		Settle:      time.Second, Patience: 5 * time.Minute,
 	}
-	if w.engine.dir == "" {
-		h.Restart, h.Cannot["Restart"] = nil, dirVariable+" does not say how to restart the engine"
+	if w.engine.Dir == "" {
+		h.Restart, h.Cannot["Restart"] = nil, "KEEPWELL_ENGINE does not say how to restart the engine"
 	}
 	return h
 }
 
-func (w *world) faults(words string, judge func(*http.Request) verdict) func(context.Context) (func() error, error) {
-	return func(context.Context) (func() error, error) { return w.proxy.fault(words, judge), nil }
+func (w *world) faults(words string, judge func(*http.Request) enginetest.Verdict) func(context.Context) (func() error, error) {
+	return func(context.Context) (func() error, error) { return w.proxy.Fault(words, judge), nil }
 }
 
-func when(is bool) verdict {
+func when(is bool) enginetest.Verdict {
 	if is {
-		return refuse
+		return enginetest.Refuse
 	}
-	return pass
+	return enginetest.Pass
 }
 
-func onWorkspaceRemoval(r *http.Request) verdict {
+func onWorkspaceRemoval(r *http.Request) enginetest.Verdict {
 	return when(r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/volumes/kw-"))
 }
 
-func onStart(r *http.Request) verdict { return when(path.Base(r.URL.Path) == "start") }
+func onStart(r *http.Request) enginetest.Verdict { return when(path.Base(r.URL.Path) == "start") }
 
-func onCreate(r *http.Request) verdict {
+func onCreate(r *http.Request) enginetest.Verdict {
 	return when(strings.HasSuffix(r.URL.Path, "/containers/create"))
 }
 
@@ -120,8 +121,8 @@ func (w *world) kill(ctx context.Context, _ backend.Backend, s backend.Sandbox) 
 	if err != nil {
 		return err
 	}
-	wait := w.engine.api.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
-	if _, err := w.engine.api.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "KILL"}); err != nil {
+	wait := w.engine.API.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+	if _, err := w.engine.API.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "KILL"}); err != nil {
 		return err
 	}
 	select {
@@ -135,7 +136,7 @@ func (w *world) kill(ctx context.Context, _ backend.Backend, s backend.Sandbox) 
 // container returns the engine's id of an instance.
 func (w *world) container(ctx context.Context, r backend.Ref) (string, error) {
 	f := client.Filters{}.Add("label", "keepwell.instance="+r.Instance, "keepwell.id="+r.ID, "keepwell.kind=sandbox")
-	got, err := w.engine.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: f})
+	got, err := w.engine.API.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: f})
 	if err == nil && len(got.Items) != 1 {
 		err = fmt.Errorf("%d containers are of %v", len(got.Items), r)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/docker"
+	"github.com/keepwell-go/keepwell/backend/docker/enginetest"
 )
 
 // createVariable makes this test binary a program that creates a sandbox; its value is an order.
@@ -80,15 +81,15 @@ func (w *world) killDuring(t *testing.T, s backend.Spec, step int64, after bool)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), createVariable+"="+string(text))
 	var changes atomic.Int64
-	mend := w.proxy.fault("", func(r *http.Request) verdict {
+	mend := w.proxy.Fault("", func(r *http.Request) enginetest.Verdict {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead || changes.Add(1) != step {
-			return pass
+			return enginetest.Pass
 		}
 		if after {
-			return w.proxy.afterwards(func() { _ = cmd.Process.Kill() })
+			return w.proxy.Afterwards(func() { _ = cmd.Process.Kill() })
 		}
 		_ = cmd.Process.Kill()
-		return cutBefore
+		return enginetest.CutBefore
 	})
 	defer func() { _ = mend() }()
 	out, err := cmd.CombinedOutput()
@@ -121,7 +122,7 @@ func (w *world) isListed(t *testing.T, b backend.Backend, r backend.Ref) string 
 // resolved wants everything of r to be listed or gone, and all of it gone when r is destroyed.
 func (w *world) resolved(t *testing.T, b backend.Backend, r backend.Ref) {
 	t.Helper()
-	left, err := w.engine.leftovers(t.Context(), "crash")
+	left, err := w.engine.Leftovers(t.Context(), "crash")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func (w *world) resolved(t *testing.T, b backend.Backend, r backend.Ref) {
 	if want := outcomeOf(left); out != want || err != nil {
 		t.Errorf("destroy of %s is %v, %v; want %v", r.ID, out, err, want)
 	}
-	if left, err = w.engine.leftovers(t.Context(), "crash"); len(left) > 0 || err != nil {
+	if left, err = w.engine.Leftovers(t.Context(), "crash"); len(left) > 0 || err != nil {
 		t.Errorf("after the destroy of %s there is left %q, %v", r.ID, left, err)
 	}
 }

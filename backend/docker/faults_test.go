@@ -10,6 +10,7 @@ import (
 
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/docker"
+	"github.com/keepwell-go/keepwell/backend/docker/enginetest"
 )
 
 // faultSteps is how many random calls meet a faulty engine.
@@ -38,10 +39,10 @@ func TestNothingLeaksAmongRandomFaults(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	c := &chaos{t: t, b: b, rnd: rand.New(rand.NewPCG(seed, 0)), last: map[string]backend.Sandbox{}}
-	faults := []verdict{refuse, cutBefore, cutAfter, failAfter, twice}
-	mend := w.proxy.fault("out of luck", func(*http.Request) verdict {
+	faults := []enginetest.Verdict{enginetest.Refuse, enginetest.CutBefore, enginetest.CutAfter, enginetest.FailAfter, enginetest.Twice}
+	mend := w.proxy.Fault("out of luck", func(*http.Request) enginetest.Verdict {
 		if rand.N(10) > 0 {
-			return pass
+			return enginetest.Pass
 		}
 		return faults[rand.N(len(faults))]
 	})
@@ -50,7 +51,7 @@ func TestNothingLeaksAmongRandomFaults(t *testing.T) {
 	}
 	_ = mend()
 	c.destroyAll()
-	if left, err := w.engine.leftovers(t.Context(), "chaos"); len(left) > 0 || err != nil {
+	if left, err := w.engine.Leftovers(t.Context(), "chaos"); len(left) > 0 || err != nil {
 		t.Errorf("there is left %q, %v", left, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/docker"
+	"github.com/keepwell-go/keepwell/backend/docker/enginetest"
 )
 
 func isPull(r *http.Request) bool {
@@ -37,17 +38,17 @@ func TestAnImageIsFetchedOnceAndOutlivesTheCreate(t *testing.T) {
 	}
 	var pulls atomic.Int64
 	asked, arrived := make(chan struct{}, 16), make(chan struct{})
-	mend := w.proxy.fault("", func(r *http.Request) verdict { // plays the registry, which is slow
+	mend := w.proxy.Fault("", func(r *http.Request) enginetest.Verdict { // plays the registry, which is slow
 		if !isPull(r) {
-			return pass
+			return enginetest.Pass
 		}
 		pulls.Add(1)
 		asked <- struct{}{}
 		<-arrived
-		if _, err := w.engine.api.ImageTag(context.Background(), client.ImageTagOptions{Source: "keepwell-test/here:1", Target: wanted}); err != nil {
-			return cutBefore
+		if _, err := w.engine.API.ImageTag(context.Background(), client.ImageTagOptions{Source: "keepwell-test/here:1", Target: wanted}); err != nil {
+			return enginetest.CutBefore
 		}
-		return claim
+		return enginetest.Claim
 	})
 	defer func() { _ = mend() }()
 	s := spec("fetch", "")
@@ -80,7 +81,7 @@ func TestAnImageIsFetchedOnceAndOutlivesTheCreate(t *testing.T) {
 	if lines.FilterMessage("fetching image").Len() != 1 || lines.FilterMessage("image fetched").Len() != 1 {
 		t.Errorf("logged %v", lines.All())
 	}
-	if _, err := w.engine.api.ImageRemove(t.Context(), wanted, client.ImageRemoveOptions{}); err != nil {
+	if _, err := w.engine.API.ImageRemove(t.Context(), wanted, client.ImageRemoveOptions{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -91,7 +92,7 @@ func TestAnImageThatCannotBeHad(t *testing.T) {
 	b, _ := w.new("nohad")
 	s := spec("nohad", "")
 	s.Image = "keepwell-test/none:1"
-	mend := w.proxy.fault("registry is down", func(r *http.Request) verdict { return when(isPull(r)) })
+	mend := w.proxy.Fault("registry is down", func(r *http.Request) enginetest.Verdict { return when(isPull(r)) })
 	_, err := b.Create(t.Context(), s)
 	_ = mend()
 	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, docker.ErrPreparing) || !strings.Contains(err.Error(), "registry is down") {
@@ -107,12 +108,12 @@ func TestCloseEndsAFetch(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := make(chan struct{}, 1)
-	mend := w.proxy.fault("", func(r *http.Request) verdict {
+	mend := w.proxy.Fault("", func(r *http.Request) enginetest.Verdict {
 		if isPull(r) {
 			asked <- struct{}{}
-			return hang
+			return enginetest.Hang
 		}
-		return pass
+		return enginetest.Pass
 	})
 	defer func() { _ = mend() }()
 	s := spec("closes", "")

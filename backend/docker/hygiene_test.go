@@ -11,13 +11,14 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/keepwell-go/keepwell/backend"
+	"github.com/keepwell-go/keepwell/backend/docker/enginetest"
 )
 
 // R2, R13, R83: what somebody does to a container behind our back is told as it is, and undone by the usual calls.
 func TestWhatHappensBehindOurBackIsTold(t *testing.T) {
 	w := newWorld(t, engine(t))
 	b, _ := w.new("behind")
-	api := w.engine.api
+	api := w.engine.API
 	for name, c := range map[string]struct {
 		do    func(ctx context.Context, id string) error
 		state string
@@ -69,18 +70,18 @@ func TestWhatHappensBehindOurBackIsTold(t *testing.T) {
 }
 
 func (w *world) removeContainer(ctx context.Context, id string) error {
-	_, err := w.engine.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
+	_, err := w.engine.API.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
 	return err
 }
 
 // removeBoth removes a container and its workspace.
 func (w *world) removeBoth(ctx context.Context, id string) error {
-	got, err := w.engine.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	got, err := w.engine.API.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err == nil {
 		err = w.removeContainer(ctx, id)
 	}
 	if err == nil {
-		_, err = w.engine.api.VolumeRemove(ctx, got.Container.Config.Labels["keepwell.volume"], client.VolumeRemoveOptions{})
+		_, err = w.engine.API.VolumeRemove(ctx, got.Container.Config.Labels["keepwell.volume"], client.VolumeRemoveOptions{})
 	}
 	return err
 }
@@ -97,7 +98,7 @@ func TestAWorkspaceKnowsWhoRanInItLast(t *testing.T) {
 	}
 	id, err := w.container(t.Context(), mustCreate(t, b, second).Ref)
 	if err == nil {
-		_, err = w.engine.api.ContainerRemove(t.Context(), id, client.ContainerRemoveOptions{Force: true})
+		_, err = w.engine.API.ContainerRemove(t.Context(), id, client.ContainerRemoveOptions{Force: true})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -121,14 +122,14 @@ func TestAContainerOfAnotherToolIsNeitherRemovedNorListed(t *testing.T) {
 		"none":   nil,
 		"theirs": {"keepwell.owner": "somebody", "keepwell.kind": "sandbox", "keepwell.id": "theirs", "keepwell.instance": "i1"},
 	} {
-		made, err := w.engine.api.ContainerCreate(t.Context(), client.ContainerCreateOptions{
+		made, err := w.engine.API.ContainerCreate(t.Context(), client.ContainerCreateOptions{
 			Name: "kw-clash-" + name, Config: &container.Config{Image: w.image(t), Cmd: []string{"true"}, Labels: labels},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if _, err := w.engine.api.ContainerRemove(context.Background(), made.ID, client.ContainerRemoveOptions{}); err != nil {
+			if _, err := w.engine.API.ContainerRemove(context.Background(), made.ID, client.ContainerRemoveOptions{}); err != nil {
 				t.Errorf("the other tool's container: %v", err)
 			}
 		})
@@ -148,7 +149,7 @@ func TestAContainerOfAnotherToolIsNeitherRemovedNorListed(t *testing.T) {
 // image returns the name of the image that is made here.
 func (w *world) image(t testing.TB) string {
 	t.Helper()
-	got, err := w.engine.api.ImageList(t.Context(), client.ImageListOptions{Filters: client.Filters{}.Add("reference", "keepwell/sandbox")})
+	got, err := w.engine.API.ImageList(t.Context(), client.ImageListOptions{Filters: client.Filters{}.Add("reference", "keepwell/sandbox")})
 	if err != nil || len(got.Items) == 0 {
 		t.Fatalf("no image is there: %v", err)
 	}
@@ -162,9 +163,9 @@ func TestAnUnclearAnswerDuringACreateLeavesNothingUnknown(t *testing.T) {
 	mustCreate(t, b, spec("first", "")) // the base is made only once
 	mustDestroy(t, b, spec("first", "").Ref)
 	for _, end := range []string{"/containers/create", "/start"} {
-		for v, ok := range map[verdict]bool{twice: true, cutAfter: false, failAfter: false, cutBefore: false, refuse: false} {
+		for v, ok := range map[enginetest.Verdict]bool{enginetest.Twice: true, enginetest.CutAfter: false, enginetest.FailAfter: false, enginetest.CutBefore: false, enginetest.Refuse: false} {
 			s := spec(fmt.Sprintf("v%d%s", v, strings.ReplaceAll(end, "/", "-")), "")
-			mend := w.proxy.fault("broken", once(end, v))
+			mend := w.proxy.Fault("broken", enginetest.Once(end, v))
 			_, err := b.Create(t.Context(), s)
 			_ = mend()
 			if (err == nil) != ok {
@@ -178,7 +179,7 @@ func TestAnUnclearAnswerDuringACreateLeavesNothingUnknown(t *testing.T) {
 			if ok {
 				mustDestroy(t, b, s.Ref)
 			}
-			if left, err := w.engine.leftovers(t.Context(), "unclear"); len(left) > 0 || err != nil {
+			if left, err := w.engine.Leftovers(t.Context(), "unclear"); len(left) > 0 || err != nil {
 				t.Errorf("%s: there is left %q, %v", s.ID, left, err)
 			}
 		}
@@ -200,7 +201,7 @@ func TestOwnersShareNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := w.engine.api.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
+		got, err := w.engine.API.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +225,7 @@ func TestAListAsksTheEngineTwice(t *testing.T) {
 	b, _ := w.new("lists")
 	mustCreate(t, b, spec("a", ""))
 	mustCreate(t, b, spec("b", ""))
-	asked := w.proxy.calls(func() {
+	asked := w.proxy.Calls(func() {
 		if snap, err := b.List(t.Context()); err != nil || len(snap.Sandboxes) != 2 {
 			t.Errorf("%d sandboxes, %v", len(snap.Sandboxes), err)
 		}

@@ -76,7 +76,7 @@ func (w *world) isConfined(t *testing.T, s backend.Spec, user string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := w.engine.api.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
+	got, err := w.engine.API.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,14 +103,14 @@ func (w *world) importImage(t *testing.T, name string, changes ...string) {
 	if err = errors.Join(err, tw.Close()); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := w.engine.api.ImageImport(t.Context(), client.ImageImportSource{Source: &root, SourceName: "-"}, name, client.ImageImportOptions{Changes: changes})
+	resp, err := w.engine.API.ImageImport(t.Context(), client.ImageImportSource{Source: &root, SourceName: "-"}, name, client.ImageImportOptions{Changes: changes})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, resp)
 	_ = resp.Close()
 	t.Cleanup(func() {
-		if _, err := w.engine.api.ImageRemove(context.Background(), name, client.ImageRemoveOptions{Force: true}); err != nil {
+		if _, err := w.engine.API.ImageRemove(context.Background(), name, client.ImageRemoveOptions{Force: true}); err != nil {
 			t.Errorf("remove image: %v", err)
 		}
 	})
@@ -143,7 +143,7 @@ func TestAnImageHasNoSayInHowItIsRun(t *testing.T) {
 
 func volumes(t *testing.T, w *world) int {
 	t.Helper()
-	got, err := w.engine.api.VolumeList(t.Context(), client.VolumeListOptions{})
+	got, err := w.engine.API.VolumeList(t.Context(), client.VolumeListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestLimitsThatTheEngineRefusesAreInvalid(t *testing.T) {
 			t.Errorf("%v; want ErrInvalid about %s", err, want)
 		}
 	}
-	if left, err := w.engine.leftovers(t.Context(), "refused"); len(left) > 0 || err != nil {
+	if left, err := w.engine.Leftovers(t.Context(), "refused"); len(left) > 0 || err != nil {
 		t.Errorf("there is left %q, %v", left, err)
 	}
 }
@@ -184,7 +184,7 @@ func TestARunnerThatEndsAtOnceIsToldWithItsLastLines(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "ended at once") || !strings.Contains(err.Error(), "no-such-flag") {
 		t.Errorf("create: %v", err)
 	}
-	if left, err := w.engine.leftovers(t.Context(), "ends"); len(left) > 0 || err != nil {
+	if left, err := w.engine.Leftovers(t.Context(), "ends"); len(left) > 0 || err != nil {
 		t.Errorf("there is left %q, %v", left, err)
 	}
 }

@@ -1,4 +1,4 @@
-package docker_test
+package enginetest
 
 import (
 	"bytes"
@@ -13,29 +13,36 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
-// verdict is what the proxy does with one request.
-type verdict int
+// Verdict is what a Proxy does with one request.
+type Verdict int
 
+// The verdicts.
 const (
-	pass      verdict = iota
-	refuse            // 500, and the engine never hears of it
-	cutBefore         // the connection ends, and the engine never hears of it
-	cutAfter          // the connection ends when the engine has done it
-	failAfter         // 500 when the engine has done it
-	twice             // the engine is asked twice, and its second answer counts
-	hang              // no answer until the proxy is mended
-	claim             // 200 with no content, and the engine never hears of it
+	Pass      Verdict = iota // the engine answers
+	Refuse                   // 500, and the engine never hears of it
+	CutBefore                // the connection ends, and the engine never hears of it
+	CutAfter                 // the connection ends when the engine has done it
+	FailAfter                // 500 when the engine has done it
+	Twice                    // the engine is asked twice, and its second answer counts
+	Delay                    // the engine is asked a little later
+	Hang                     // no answer until the proxy is mended, and then the engine's
+	Claim                    // 200 with no content, and the engine never hears of it
 )
 
-// proxy stands between a Backend and the engine, on a socket of its own.
-type proxy struct {
-	socket string
+// lateness is how much later an engine is asked with Delay.
+const lateness = 300 * time.Millisecond
+
+// Proxy stands between a Backend and an engine, on a socket of its own, and makes the engine fail. NewProxy makes one; it is safe
+// for concurrent use.
+type Proxy struct {
+	Socket string // path of the socket
 	engine *http.Transport
 
 	mu    sync.Mutex // guards the fields below
-	judge func(*http.Request) verdict
+	judge func(*http.Request) Verdict
 	after func()        // of the next request that is cut when the engine has done it
 	words string        // of a refusal
 	mend  chan struct{} // closed when what hangs may go on
@@ -43,17 +50,18 @@ type proxy struct {
 	count bool
 }
 
-func newProxy(t testing.TB, e *testEngine) *proxy {
+// NewProxy returns a Proxy that lets everything pass, until the end of the test.
+func NewProxy(t testing.TB, e *Engine) *Proxy {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kwp")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{socket: filepath.Join(dir, "s"), mend: make(chan struct{})}
+	p := &Proxy{Socket: filepath.Join(dir, "s"), mend: make(chan struct{})}
 	p.engine = &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", e.socket)
+		return new(net.Dialer).DialContext(ctx, "unix", e.Socket)
 	}}
-	l, err := net.Listen("unix", p.socket)
+	l, err := net.Listen("unix", p.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +77,8 @@ func newProxy(t testing.TB, e *testEngine) *proxy {
 	return p
 }
 
-// fault lets judge decide until the returned function is called.
-func (p *proxy) fault(words string, judge func(*http.Request) verdict) (mend func() error) {
+// Fault lets judge decide until mend is called, which never fails; words are what a refusal says.
+func (p *Proxy) Fault(words string, judge func(*http.Request) Verdict) (mend func() error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.judge, p.words = judge, words
@@ -84,8 +92,8 @@ func (p *proxy) fault(words string, judge func(*http.Request) verdict) (mend fun
 	}
 }
 
-// calls returns what the engine was asked while f ran.
-func (p *proxy) calls(f func()) []string {
+// Calls returns what was asked while f ran, each as method and path.
+func (p *Proxy) Calls(f func()) []string {
 	p.mu.Lock()
 	p.count, p.seen = true, nil
 	p.mu.Unlock()
@@ -96,7 +104,7 @@ func (p *proxy) calls(f func()) []string {
 	return p.seen
 }
 
-func (p *proxy) verdict(r *http.Request) (verdict, string, <-chan struct{}) {
+func (p *Proxy) verdict(r *http.Request) (Verdict, string, <-chan struct{}) {
 	p.mu.Lock()
 	judge, words, mend := p.judge, p.words, p.mend
 	if p.count {
@@ -104,34 +112,37 @@ func (p *proxy) verdict(r *http.Request) (verdict, string, <-chan struct{}) {
 	}
 	p.mu.Unlock()
 	if judge == nil {
-		return pass, "", mend
+		return Pass, "", mend
 	}
 	return judge(r), words, mend
 }
 
-func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP does with a request what its verdict says.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v, words, mend := p.verdict(r)
 	switch v {
-	case refuse:
+	case Refuse:
 		fail(w, words)
-	case claim:
+	case Claim:
 		w.WriteHeader(http.StatusOK)
-	case cutBefore:
+	case CutBefore:
 		panic(http.ErrAbortHandler)
-	case hang:
+	case Delay:
+		p.later(w, r)
+	case Hang:
 		select {
 		case <-mend:
 			p.forward(w, r)
 		case <-r.Context().Done():
 		}
-	case cutAfter:
+	case CutAfter:
 		p.discard(r)
 		p.done()
 		panic(http.ErrAbortHandler)
-	case failAfter:
+	case FailAfter:
 		p.discard(r)
 		fail(w, words)
-	case twice:
+	case Twice:
 		body, _ := io.ReadAll(r.Body)
 		p.discard(with(r, body))
 		p.forward(w, with(r, body))
@@ -140,21 +151,31 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// afterwards makes f run when the engine has done the next request that is cut.
-func (p *proxy) afterwards(f func()) verdict {
+// Afterwards is CutAfter, and makes f run when the engine has done the next request that is cut.
+func (p *Proxy) Afterwards(f func()) Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.after = f
-	return cutAfter
+	return CutAfter
 }
 
-func (p *proxy) done() {
+func (p *Proxy) done() {
 	p.mu.Lock()
 	f := p.after
 	p.after = nil
 	p.mu.Unlock()
 	if f != nil {
 		f()
+	}
+}
+
+func (p *Proxy) later(w http.ResponseWriter, r *http.Request) {
+	late := time.NewTimer(lateness)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		p.forward(w, r)
+	case <-r.Context().Done():
 	}
 }
 
@@ -174,20 +195,20 @@ func with(r *http.Request, body []byte) *http.Request {
 	return r
 }
 
-func (p *proxy) ask(r *http.Request) (*http.Response, error) {
+func (p *Proxy) ask(r *http.Request) (*http.Response, error) {
 	out := r.Clone(r.Context())
 	out.URL.Scheme, out.URL.Host, out.RequestURI = "http", "engine", ""
 	return p.engine.RoundTrip(out)
 }
 
-func (p *proxy) discard(r *http.Request) {
+func (p *Proxy) discard(r *http.Request) {
 	if resp, err := p.ask(r); err == nil {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 	}
 }
 
-func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	resp, err := p.ask(r)
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -200,13 +221,13 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, resp.Body)
 }
 
-// once gives the verdict on the first request whose path ends so, and lets all others pass.
-func once(end string, v verdict) func(*http.Request) verdict {
+// Once gives the verdict on the first request whose path ends so, and lets all others pass.
+func Once(end string, v Verdict) func(*http.Request) Verdict {
 	var given atomic.Bool
-	return func(r *http.Request) verdict {
+	return func(r *http.Request) Verdict {
 		if strings.HasSuffix(r.URL.Path, end) && given.CompareAndSwap(false, true) {
 			return v
 		}
-		return pass
+		return Pass
 	}
 }
