@@ -42,7 +42,7 @@ func (b *Backend) container(c *creation, workspace string) client.ContainerCreat
 			User:       strconv.Itoa(c.profile.UID) + ":" + strconv.Itoa(c.profile.GID),
 			Hostname:   c.spec.ID,
 			WorkingDir: c.profile.Workspace,
-			Entrypoint: []string{runnerDir + "/" + runnerFile},
+			Entrypoint: b.runner.command(),
 			Cmd: slices.Concat(b.cfg.RunnerArgs, []string{
 				"-listen", ":" + strconv.Itoa(runnerPort), "-id", c.spec.ID, "-home", c.profile.Workspace, "-pass-env",
 			}),

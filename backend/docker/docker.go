@@ -43,7 +43,8 @@ type Config struct {
 	Owner string
 	// Key is the secret, of at least 16 bytes, that the runners' tokens are derived from. All replicas of an owner need the same.
 	Key []byte
-	// Runner is the path of the static program that serves the inside of a sandbox.
+	// Runner is the path of the program that serves the inside of a sandbox. One that is not static takes along the loader and the
+	// libraries of this machine.
 	Runner string
 	// RunnerArgs come before the runner's own arguments, for a program that is a runner by one of its commands.
 	RunnerArgs []string

@@ -50,7 +50,6 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 		"is no Linux program": func(c *docker.Config) { c.Runner = text },
 		"NoEgress needs":      func(c *docker.Config) { c.NoEgress, c.Publish = true, true },
 		"unable to parse":     func(c *docker.Config) { c.Host = "nonsense" },
-		"needs libraries":     func(c *docker.Config) { c.Runner = "/bin/sh" },
 	} {
 		c := good
 		spoil(&c)

@@ -6,11 +6,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,10 +22,17 @@ import (
 // runnerPrefix starts the names of the runners' volumes, which all owners share.
 const runnerPrefix = "keepwell-runner-"
 
-// program is the runner as it is written to its volume.
+// program is the runner as it is written to its volume, with the libraries that it needs.
 type program struct {
+	files  []file
+	loader string // the file that runs the program; "": a static one needs none
+	hash   string // of all files, which names the build
+}
+
+// file is one of a directory.
+type file struct {
+	name string
 	data []byte
-	hash string // of data, which names the build
 }
 
 func readProgram(path string) (program, error) {
@@ -33,26 +40,28 @@ func readProgram(path string) (program, error) {
 	if err != nil {
 		return program{}, fmt.Errorf("docker: runner: %w", err)
 	}
-	if err := CheckStatic(path); err != nil {
+	loader, libs, err := libraries(path)
+	if err != nil {
 		return program{}, err
 	}
-	sum := sha256.Sum256(data)
-	return program{data, hex.EncodeToString(sum[:6])}, nil
+	p := program{files: append(libs, file{runnerFile, data}), loader: loader}
+	slices.SortFunc(p.files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	h := sha256.New()
+	for _, f := range p.files {
+		_, _ = fmt.Fprintf(h, "%s\x00%d\x00", f.name, len(f.data))
+		_, _ = h.Write(f.data)
+	}
+	p.hash = hex.EncodeToString(h.Sum(nil)[:6])
+	return p, nil
 }
 
-// CheckStatic returns an error unless the file is a Linux program that needs nothing of the image it runs in.
-func CheckStatic(path string) error {
-	f, err := elf.Open(path)
-	if err != nil {
-		return fmt.Errorf("docker: %s is no Linux program: %w", path, err)
+// command returns what starts the program in a container.
+func (p program) command() []string {
+	const at = runnerDir + "/"
+	if p.loader == "" {
+		return []string{at + runnerFile}
 	}
-	defer func() { _ = f.Close() }()
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return fmt.Errorf("docker: %s needs libraries that an image may lack; build it with CGO_ENABLED=0", path)
-		}
-	}
-	return nil
+	return []string{at + p.loader, "--library-path", runnerDir, at + runnerFile}
 }
 
 // runnerVolume returns the volume that has the runner, and fills one if there is none. The volume that carries the build's name has
@@ -123,11 +132,15 @@ func (b *Backend) tidyRunners(ctx context.Context, filled string) {
 func (b *Backend) fillRunner(ctx context.Context, image, name string) error {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	err := w.WriteHeader(&tar.Header{Name: runnerFile, Mode: 0o555, Size: int64(len(b.runner.data))})
-	if err == nil {
-		_, err = w.Write(b.runner.data)
+	for _, f := range b.runner.files {
+		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o555, Size: int64(len(f.data))}); err != nil {
+			return err
+		}
+		if _, err := w.Write(f.data); err != nil {
+			return err
+		}
 	}
-	if err = errors.Join(err, w.Close()); err != nil {
+	if err := w.Close(); err != nil {
 		return err
 	}
 	labels := map[string]string{labelKind: kindRunner}

@@ -71,7 +71,17 @@ func executeAnew(token string) error {
 	}
 	env = append(env, tokenPipe+"="+strconv.Itoa(fd))
 	_ = w.Close()
-	return fmt.Errorf("runner: hide token: execute %s: %w", self, syscall.Exec(self, os.Args, env))
+	return fmt.Errorf("runner: hide token: execute %s: %w", self, syscall.Exec(self, commandLine(), env))
+}
+
+// commandLine returns what this process was started with. Where a loader was started, which then loaded the program, os.Args lacks
+// the loader's own arguments.
+func commandLine() []string {
+	line, err := os.ReadFile("/proc/self/cmdline")
+	if err != nil {
+		return os.Args
+	}
+	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 }
 
 // listenPrivately makes the socket with mode 0600 from its first moment.

@@ -24,7 +24,7 @@ const (
 type dockerFlags struct {
 	Owner        string `placeholder:"NAME" help:"Docker: the installation that sandboxes belong to, a-z and 0-9. Default: derived from the key in the state directory."`
 	Image        string `placeholder:"IMAGE" help:"Docker: for sandboxes that name none. Default: one that is made here, with a shell where there is a static busybox."`
-	RunnerBinary string `placeholder:"FILE" help:"Docker: the static program that serves the inside of sandboxes. Default: keepwell-runner beside this program, else this program."`
+	RunnerBinary string `placeholder:"FILE" help:"Docker: the program that serves the inside of sandboxes. Default: keepwell-runner beside this program, else this program."`
 }
 
 // engine is what runs the sandboxes of a server.
