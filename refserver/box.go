@@ -14,7 +14,8 @@ import (
 // box is one incarnation of a sandbox as this server knows it. It is not changed once it is registered, but for pins.
 type box struct {
 	backend.Sandbox
-	pins atomic.Int64 // requests under way
+	protocol int          // of its runner; 0: that was not asked
+	pins     atomic.Int64 // requests under way
 }
 
 // claim is what one sandbox counts in the quota.
@@ -118,11 +119,12 @@ func (s *Server) uncount(tok token, ref backend.Ref) {
 	tok.Release()
 }
 
-// open returns sb ready for requests: its runner has answered for this very sandbox.
+// open returns sb ready for requests: its runner has answered for this very sandbox, in a protocol that is spoken here.
 func (s *Server) open(ctx context.Context, sb backend.Sandbox) (*box, error) {
-	if _, err := s.runners.activity(ctx, sb); err != nil {
+	protocol, err := s.runners.protocol(ctx, sb)
+	if err != nil {
 		return nil, err
 	}
 	sb.Env = nil // not carried by lists, and not to be kept longer than the create needs it
-	return &box{Sandbox: sb}, nil
+	return &box{Sandbox: sb, protocol: protocol}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/bodylimit"
+	"github.com/keepwell-go/keepwell/refserver/binding"
 )
 
 const (
@@ -26,6 +27,10 @@ type Config struct {
 	Backend     backend.Backend
 	BackendName string          // what answers call it; "": "custom"
 	Budgets     backend.Budgets // of every call of Backend; its zero Clock and Logger are those of this Config
+
+	// Bindings keeps which process an id means where runners name processes themselves. Nil: memory, so that after a restart
+	// processes of such runners are known by their runner's ids alone. It is not closed by the Server.
+	Bindings binding.Store
 
 	Token  string // the admin token, accepted as Authorization: Bearer
 	NoAuth bool   // accept every request; only for a listener that nobody else can reach

@@ -188,6 +188,9 @@ func (s *Server) keepCounted(tok token, ref backend.Ref) {
 func (s *Server) createFailed(id string, undone backend.Outcome, cause error) *failure {
 	s.log.Warn("create failed", zap.String("sandbox", id), zap.Stringer("undone", undone), zap.Error(cause))
 	f := &failure{status: http.StatusBadGateway, code: wire.CodeCreateFailed, text: "sandbox " + strconv.Quote(id) + " could not be created", cause: cause}
+	if spoken, ok := errors.AsType[*protocolError](cause); ok {
+		f.text += ": " + spoken.Error()
+	}
 	if undone == backend.Unknown {
 		f.text += ", and it is not known whether something of it is left"
 		f.more = map[string]any{"outcome": undone.String()}

@@ -82,6 +82,7 @@ func (s *Server) teardown(ctx context.Context, id string, ifIdle bool) (backend.
 	s.uncount(tok, b.Ref)           // before the hold ends, or a create of id would meet a count of nothing
 	s.joins.Forget(teardownKey(id)) // nor may a destroy of what is created next join this one
 	h.Release()
+	s.forget(ctx, b)
 	return out, nil
 }
 

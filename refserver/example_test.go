@@ -15,7 +15,7 @@ import (
 
 // A server of two sandboxes at most, over a backend in memory whose runner only says that nothing is going on.
 func Example() {
-	quiet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, wire.Activity{}) }))
+	quiet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, wire.Activity{Protocol: wire.Protocol}) }))
 	defer quiet.Close()
 	be := memory.New(memory.Config{Endpoint: func(context.Context, backend.Sandbox) (backend.Endpoint, error) {
 		return backend.Endpoint{Network: "tcp", Address: quiet.Listener.Addr().String()}, nil

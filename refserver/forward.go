@@ -1,8 +1,10 @@
 package refserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -22,33 +24,54 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *call) error 
 		return err
 	}
 	defer end()
-	resp, err := s.runners.transport.RoundTrip(s.onward(r, c, e.Value, up))
+	if e.Value.legacy() {
+		return s.translate(w, r, c, e, up)
+	}
+	return s.passOn(w, r, c, e, up)
+}
+
+// passOn passes a request on as it is, and the answer back.
+func (s *Server) passOn(w http.ResponseWriter, r *http.Request, c *call, e entry, up *upload) error {
+	resp, err := s.reach(s.onward(r, c, e.Value, up), e, up)
 	if err != nil {
-		if tooLarge := up.refusal(); tooLarge != nil {
-			return tooLarge
-		}
-		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler) // as in fail
-		}
-		return s.lost(r.Context(), e, err)
+		return err
 	}
 	defer resp.Body.Close()
-	if err := s.disowned(r.Context(), e.Value, resp.StatusCode); err != nil {
-		return s.lost(r.Context(), e, err)
+	s.passBody(w, r, c, resp, up)
+	return nil
+}
+
+// reach returns what the runner of e answers to out.
+func (s *Server) reach(out *http.Request, e entry, up *upload) (*http.Response, error) {
+	ctx := out.Context()
+	resp, err := s.runners.transport.RoundTrip(out)
+	if err != nil {
+		if tooLarge := up.refusal(); tooLarge != nil {
+			return nil, tooLarge
+		}
+		return nil, s.lost(ctx, e, err)
 	}
+	if err := s.disowned(ctx, e.Value, resp.StatusCode); err != nil {
+		_ = resp.Body.Close()
+		return nil, s.lost(ctx, e, err)
+	}
+	return resp, nil
+}
+
+// passBody answers with resp, and says whether it told of the end of a process.
+func (s *Server) passBody(w http.ResponseWriter, r *http.Request, c *call, resp *http.Response, up *upload) (exited bool) {
 	passHeaders(w.Header(), resp.Header)
 	if !up.ended() && r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close") // or net/http would first wait for the rest of the body
 	}
 	w.WriteHeader(resp.StatusCode)
-	if resp.Header.Get("Content-Type") == wire.StreamType {
-		s.relay(w, r, c, resp.Body)
-		return nil
+	if isStream(resp) {
+		return s.relay(w, r, c, resp.Body)
 	}
 	if _, err := io.Copy(w, resp.Body); err != nil {
 		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}
-	return nil
+	return false
 }
 
 // disowned returns an error if the runner that answered with status does not serve this sandbox, or not us. What it has not
@@ -126,6 +149,26 @@ func (u *upload) err() error {
 		return *err
 	}
 	return nil
+}
+
+// all reads the whole body.
+func (u *upload) all() ([]byte, error) {
+	if u == nil {
+		return nil, nil
+	}
+	b, err := io.ReadAll(u)
+	if err != nil && u.refusal() == nil {
+		err = fmt.Errorf("read body: %w", err)
+	}
+	return b, err
+}
+
+// again is the upload whose whole body was read, for another time.
+func (u *upload) again(body []byte) *upload {
+	if u == nil {
+		return nil
+	}
+	return &upload{body: io.NopCloser(bytes.NewReader(body))}
 }
 
 // ended says whether the body was read to its end.

@@ -33,6 +33,7 @@ type route struct {
 	body    bool                     // serve reads it; without, there is nothing in it for anybody
 	file    bool                     // it is a file, which has a limit of its own
 	starts  bool                     // a process, which gets an id from here
+	lists   bool                     // processes
 	follows func(*http.Request) bool // the stream goes on until the process ends; nil: there is no stream
 
 	segments []string // of path
@@ -54,7 +55,7 @@ func newRoutes() []route {
 
 		in(route{method: "POST", path: "/exec", body: true, starts: true, follows: always}),
 		in(route{method: "POST", path: "/processes", body: true, starts: true}),
-		in(route{method: "GET", path: "/processes"}),
+		in(route{method: "GET", path: "/processes", lists: true}),
 		in(route{method: "GET", path: "/processes/{process}"}),
 		in(route{method: "DELETE", path: "/processes/{process}"}),
 		in(route{method: "POST", path: "/processes/{process}:kill"}),

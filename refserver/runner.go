@@ -20,7 +20,7 @@ import (
 
 const (
 	askBudget   = 5 * time.Second // of a question to a runner that needs no work
-	maxActivity = 64 << 10        // bytes of its answer
+	maxAnswer   = 64 << 10        // bytes of its answer
 	idleRunner  = 30 * time.Second
 	idlePerHost = 64
 	readAhead   = 32 << 10 // bytes read from a runner at once
@@ -87,22 +87,61 @@ func (rs *runners) request(ctx context.Context, ep backend.Endpoint, method, pat
 
 // activity asks the runner what is going on in sb.
 func (rs *runners) activity(ctx context.Context, sb backend.Sandbox) (act wire.Activity, err error) {
+	if err := rs.ask(ctx, sb, "/v1/sandboxes/"+sb.ID+"/activity", &act); err != nil {
+		return wire.Activity{}, err
+	}
+	return act, nil
+}
+
+// ask reads a small answer of the runner of sb.
+func (rs *runners) ask(ctx context.Context, sb backend.Sandbox, path string, into any) error {
 	ctx, cancel := rs.clock.WithTimeout(ctx, askBudget)
 	defer cancel()
-	resp, err := rs.transport.RoundTrip(rs.request(ctx, sb.Endpoint, http.MethodGet, "/v1/sandboxes/"+sb.ID+"/activity", ""))
+	resp, err := rs.transport.RoundTrip(rs.request(ctx, sb.Endpoint, http.MethodGet, path, ""))
 	if err != nil {
-		return act, fmt.Errorf("runner of %q: %w", sb.ID, err)
+		return fmt.Errorf("runner of %q: %w", sb.ID, err)
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxActivity))
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("it answered %d", resp.StatusCode)
 	}
 	if err == nil {
-		err = json.Unmarshal(b, &act)
+		err = json.Unmarshal(b, into)
 	}
 	if err != nil {
-		return wire.Activity{}, fmt.Errorf("runner of %q: activity: %w", sb.ID, err)
+		return fmt.Errorf("runner of %q: %s: %w", sb.ID, path, err)
 	}
-	return act, nil
+	return nil
+}
+
+// protocol makes sure that the runner serves sb, and returns the version of the protocol that it speaks. One that is not spoken here
+// is a *protocolError.
+func (rs *runners) protocol(ctx context.Context, sb backend.Sandbox) (int, error) {
+	act, err := rs.activity(ctx, sb)
+	if err != nil {
+		return 0, err
+	}
+	got := act.Protocol
+	if got == 0 { // it is older than that field
+		var h wire.Health
+		if err := rs.ask(ctx, sb, "/health", &h); err != nil {
+			return 0, err
+		}
+		got = h.Protocol
+	}
+	if got < wire.OldestProtocol || got > wire.Protocol {
+		return 0, &protocolError{id: sb.ID, got: got}
+	}
+	return got, nil
+}
+
+// protocolError is a runner that is too old or too new for this server.
+type protocolError struct {
+	id  string
+	got int
+}
+
+func (e *protocolError) Error() string {
+	return fmt.Sprintf("the runner of %q speaks protocol %d, this server speaks %d to %d", e.id, e.got, wire.OldestProtocol, wire.Protocol)
 }

@@ -3,6 +3,7 @@ package refserver
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,6 +13,7 @@ import (
 	"github.com/keepwell-go/keepwell/bodylimit"
 	"github.com/keepwell-go/keepwell/probe"
 	"github.com/keepwell-go/keepwell/quota"
+	"github.com/keepwell-go/keepwell/refserver/binding"
 	"github.com/keepwell-go/keepwell/registry"
 	"github.com/keepwell-go/keepwell/sweep"
 )
@@ -22,27 +24,32 @@ const (
 	limitTenant = "tenant"
 )
 
+// retainEvery is the time between two removals of old rows from the binding store.
+const retainEvery = 10 * time.Minute
+
 // drain is how long a client whose body was refused is listened to, so that a slow one comes to read why.
 const drain = time.Second
 
 // Server serves the sandboxes of one backend. It is made by New and safe for concurrent use.
 type Server struct {
-	cfg     Config
-	log     *zap.Logger
-	be      backend.Backend // bounded by cfg.Budgets
-	reg     *registry.Registry[string, *box]
-	led     *ledger
-	loop    *sweep.Loop
-	health  *probe.Probe[struct{}]
-	runners *runners
-	auth    *auth
-	routes  []route
-	json    *bodylimit.Limiter
-	files   *bodylimit.Limiter
-	doubts  doubts
-	joins   singleflight.Group // teardowns under way, by verb and id
-	tasks   tasks              // what goes on when its caller has left
-	buffers relayBuffers
+	cfg      Config
+	log      *zap.Logger
+	be       backend.Backend // bounded by cfg.Budgets
+	reg      *registry.Registry[string, *box]
+	led      *ledger
+	loop     *sweep.Loop
+	rows     *sweep.Loop // retention of bindings
+	bindings binding.Store
+	health   *probe.Probe[struct{}]
+	runners  *runners
+	auth     *auth
+	routes   []route
+	json     *bodylimit.Limiter
+	files    *bodylimit.Limiter
+	doubts   doubts
+	joins    singleflight.Group // teardowns under way, by verb and id
+	tasks    tasks              // what goes on when its caller has left
+	buffers  relayBuffers
 }
 
 // New returns a Server, which starts nothing until Run is called or a request comes in. A value of cfg that no server can work
@@ -53,15 +60,16 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Server{
-		cfg:     cfg,
-		log:     cfg.Logger,
-		be:      cfg.Budgets.Bound(cfg.Backend),
-		auth:    newAuth(cfg),
-		runners: newRunners(cfg.Clock),
-		json:    &bodylimit.Limiter{Max: cfg.MaxBody, Drain: drain, Strict: true, Logger: cfg.Logger},
-		files:   &bodylimit.Limiter{Max: cfg.MaxFile, Drain: drain, Logger: cfg.Logger},
-		routes:  newRoutes(),
-		doubts:  doubts{clock: cfg.Clock},
+		cfg:      cfg,
+		log:      cfg.Logger,
+		be:       cfg.Budgets.Bound(cfg.Backend),
+		auth:     newAuth(cfg),
+		runners:  newRunners(cfg.Clock),
+		json:     &bodylimit.Limiter{Max: cfg.MaxBody, Drain: drain, Strict: true, Logger: cfg.Logger},
+		files:    &bodylimit.Limiter{Max: cfg.MaxFile, Drain: drain, Logger: cfg.Logger},
+		routes:   newRoutes(),
+		doubts:   doubts{clock: cfg.Clock},
+		bindings: bindingsOf(cfg),
 	}
 	s.led = quota.New[string](quota.Config{Clock: cfg.Clock, Logger: cfg.Logger}, limitsOf(cfg)...)
 	s.reg = registry.New(s.list, registry.Config[string, *box]{
@@ -69,6 +77,7 @@ func New(cfg Config) (*Server, error) {
 		Grace: -1, // a backend's list is true by its contract, also about what is young
 	})
 	s.loop = sweep.New(s.pass, sweep.Config{Every: cfg.SweepEvery, Clock: cfg.Clock, Logger: cfg.Logger})
+	s.rows = sweep.New(s.retain, sweep.Config{Every: retainEvery, Clock: cfg.Clock, Logger: cfg.Logger})
 	s.health = probe.New(s.ping, probe.Config{Clock: cfg.Clock, Logger: cfg.Logger})
 	return s, nil
 }
@@ -87,8 +96,12 @@ func limitsOf(cfg Config) []quota.Limit[claim] {
 // or the Server is closed, after the last sweep has. A
 // backend that does not answer is no reason to return: the next sweep asks again. It is called once.
 func (s *Server) Run(ctx context.Context) {
-	s.loop.Nudge()
-	_ = s.loop.Run(ctx) // says only why it ended
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, loop := range []*sweep.Loop{s.loop, s.rows} {
+		loop.Nudge()
+		wg.Go(func() { _ = loop.Run(ctx) }) // says only why it ended
+	}
 }
 
 // Handler returns the HTTP API.
@@ -101,6 +114,7 @@ func (s *Server) Len() int { return s.reg.Stats().Entries }
 // sandboxes live on. It may be called twice.
 func (s *Server) Close() {
 	s.loop.Close()
+	s.rows.Close()
 	s.tasks.close()
 	s.reg.Close()
 	s.health.Close()

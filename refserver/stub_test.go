@@ -19,18 +19,19 @@ import (
 type stubRunner struct {
 	token string
 
-	mu    sync.Mutex // guards the fields below
-	boxes map[string]wire.Activity
-	next  map[string][]wire.Activity // answered first, one after the other
-	most  int                        // how many there were at once
-	deaf  map[string]bool            // of these nothing is answered but 500
-	held  *gate                      // where questions for activity wait
-	serve func(http.ResponseWriter, *http.Request)
-	seen  []string // method and path of what was served
+	mu       sync.Mutex // guards the fields below
+	protocol int        // that it speaks
+	boxes    map[string]wire.Activity
+	next     map[string][]wire.Activity // answered first, one after the other
+	most     int                        // how many there were at once
+	deaf     map[string]bool            // of these nothing is answered but 500
+	held     *gate                      // where questions for activity wait
+	serve    func(http.ResponseWriter, *http.Request)
+	seen     []string // method and path of what was served
 }
 
 func newStubRunner() *stubRunner {
-	return &stubRunner{token: "runner-token", boxes: map[string]wire.Activity{}, deaf: map[string]bool{}}
+	return &stubRunner{protocol: wire.Protocol, token: "runner-token", boxes: map[string]wire.Activity{}, deaf: map[string]bool{}}
 }
 
 // open and end are the hooks of the engine.
@@ -67,6 +68,13 @@ func (s *stubRunner) deafen(id string, deaf bool) {
 	s.deaf[id] = deaf
 }
 
+// speak makes the runner one of another protocol.
+func (s *stubRunner) speak(protocol int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.protocol = protocol
+}
+
 // handle gives the stub an answer to everything but activity.
 func (s *stubRunner) handle(f func(http.ResponseWriter, *http.Request)) {
 	s.mu.Lock()
@@ -94,11 +102,15 @@ func (s *stubRunner) nextActivity(id string, next ...wire.Activity) {
 func (s *stubRunner) activity(id string) wire.Activity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	act := s.boxes[id]
 	if next := s.next[id]; len(next) > 0 {
 		s.next[id] = next[1:]
-		return next[0]
+		act = next[0]
 	}
-	return s.boxes[id]
+	if s.protocol > 1 {
+		act.Protocol = s.protocol
+	}
+	return act
 }
 
 // requests returns what was served, activity apart.
@@ -112,7 +124,7 @@ func (s *stubRunner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/sandboxes/"), "/")
 	s.mu.Lock()
 	_, known := s.boxes[id]
-	deaf, held, handler := s.deaf[id], s.held, s.serve
+	deaf, held, handler, protocol := s.deaf[id], s.held, s.serve, s.protocol
 	if rest != "activity" {
 		s.seen = append(s.seen, r.Method+" "+r.URL.RequestURI())
 	}
@@ -121,6 +133,8 @@ func (s *stubRunner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = held.pass(r.Context())
 	}
 	switch {
+	case r.URL.Path == "/health":
+		reply(w, 200, wire.Health{Protocol: protocol})
 	case deaf:
 		panic(http.ErrAbortHandler)
 	case r.Header.Get("Authorization") != "Bearer "+s.token:
