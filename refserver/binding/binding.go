@@ -16,10 +16,10 @@ import (
 // ErrConflict is returned by Bind when the public id means another process already. Nothing is changed then.
 var ErrConflict = errors.New("binding: the id is bound to another process")
 
-// Retention is how long a row of a process is kept after it has ended or expired, where no binding needs it.
+// Retention is how long the start of a process is kept after the process has ended or the start has expired.
 const Retention = time.Hour
 
-// Lifetime is after how long a start whose end was never seen expires.
+// Lifetime is after how long a start expires whose end nobody saw.
 const Lifetime = 24 * time.Hour
 
 // Start is a process that is about to be started. All fields are required.
@@ -30,16 +30,18 @@ type Start struct {
 	Expires time.Time
 }
 
-// Store keeps starts, which expire, and bindings, which last as long as what they point to may run. Rows belong to one incarnation of
-// a sandbox, and no call sees those of another. Times are kept to the millisecond. Its methods are safe for concurrent use, also by several processes where the
-// Store is shared; each is one transaction. An error that is not ErrConflict means that the Store could not be asked, or could not
-// tell.
+// Store keeps starts, which expire, and bindings, which last as long as what they point to may run. Rows belong to one incarnation
+// of a sandbox, and no call sees those of another; Prune and Refs alone are about all. Times are kept to the millisecond.
+//
+// The methods are safe for concurrent use, by several processes too where they share the Store. Each is one transaction: it happens
+// or it does not, and so it can be repeated after an error. An error that is not ErrConflict means that the Store could not be
+// asked, or could not tell; an error of the context is one of these. After Close every other method fails.
 type Store interface {
 	// Begin records a start. One that was recorded before is left as it is.
 	Begin(ctx context.Context, s Start) error
 
-	// Bind records which id the runner gave to the process; it may be the public id itself. The same again is accepted, another is
-	// ErrConflict; of two at once, one wins. It needs no recorded start.
+	// Bind records which id the runner gave to the process; it may be the public id itself, and must not be empty. The same again
+	// is accepted, another is ErrConflict; of two at once, one wins. It needs no recorded start.
 	Bind(ctx context.Context, ref backend.Ref, id, bound string) error
 
 	// End records when a process was seen to have ended. The first End counts; one of an unknown start does nothing.
@@ -49,11 +51,12 @@ type Store interface {
 	// process has ended. It costs one read by an index.
 	Bound(ctx context.Context, ref backend.Ref, id string) (string, error)
 
-	// Public returns the public ids of those of the given runner's ids that are bound, by the runner's. It costs one read.
+	// Public returns the public ids of those of the given runner's ids that are bound, by the runner's. Where several public ids
+	// are bound to one, it is the first of them in the order of bytes. It costs one read, however many are asked for.
 	Public(ctx context.Context, ref backend.Ref, bound []string) (map[string]string, error)
 
-	// Prune removes the starts that ended or expired at cutoff or before, and with them bindings to the public id itself, which say
-	// nothing. It returns how many starts it removed. Bindings to a runner's own id stay until Forget.
+	// Prune removes the starts that ended or expired at cutoff or before, and returns how many. Bindings of an id to itself go as
+	// soon as they have no start, since they say nothing. Bindings to an id of the runner's own stay until Forget.
 	Prune(ctx context.Context, cutoff time.Time) (int, error)
 
 	// Refs returns the incarnations that have rows, each with the time of its latest start, or the zero time where no start is left.
@@ -65,6 +68,6 @@ type Store interface {
 	// Ping says whether the Store can be asked.
 	Ping(ctx context.Context) error
 
-	// Close ends the use of the Store. Calls under way come to their end.
+	// Close ends the use of the Store. Calls under way come to their end. It may be called twice.
 	Close() error
 }
