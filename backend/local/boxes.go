@@ -25,18 +25,19 @@ const openFiles = 4096
 
 // host holds the sandboxes of one state directory. What is running is known here alone; the rest is on the disk.
 type host struct {
-	store   *store
-	mark    string // tells this state directory from others on the machine
-	homes   string // the store's directory as the sandboxes see it
-	unmount func() // nil: nothing was mounted
-	hides   bool   // sandboxes do not see each other's processes
-	uids    *uidPool
-	spawner *spawn.Spawner
-	server  *runner.Server
-	clock   clock.Clock
-	log     *zap.Logger
-	version string
-	ended   chan struct{} // closed when a down has stopped everything
+	store    *store
+	mark     string // tells this state directory from others on the machine
+	homes    string // the store's directory as the sandboxes see it
+	unmount  func() // nil: nothing was mounted
+	hides    bool   // sandboxes do not see each other's processes
+	uids     *uidPool
+	spawner  *spawn.Spawner
+	server   *runner.Server
+	clock    clock.Clock
+	log      *zap.Logger
+	version  string
+	protocol int           // of the runner
+	ended    chan struct{} // closed when a down has stopped everything
 
 	mu      sync.Mutex // guards the fields below, and the fields of each box but turn
 	boxes   map[string]*box

@@ -37,6 +37,7 @@ type HostConfig struct {
 	StateDir string // required
 	Version  string // of the build, for a person
 	MaxFile  int64  // bytes of one written file; 0: wire.MaxFile
+	Protocol int    // that sandboxes are spoken to in, for tests of older runners; 0: wire.Protocol
 	Clock    clock.Clock
 	Logger   *zap.Logger
 }
@@ -50,6 +51,12 @@ func Host(ctx context.Context, cfg HostConfig) error {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
+	}
+	if cfg.Protocol == 0 {
+		cfg.Protocol = wire.Protocol
+	}
+	if cfg.Protocol < wire.OldestProtocol || wire.Protocol < cfg.Protocol {
+		return fmt.Errorf("local: host: protocol %d is not among %d to %d", cfg.Protocol, wire.OldestProtocol, wire.Protocol)
 	}
 	cfg.Logger = calm(cfg.Logger)
 	dir, err := resolveDir(cfg.StateDir)
@@ -90,7 +97,7 @@ func newHost(ctx context.Context, dir, key string, cfg HostConfig) (*host, error
 		return nil, err
 	}
 	h := &host{
-		store: st, mark: markOf(dir), clock: cfg.Clock, log: cfg.Logger, version: cfg.Version,
+		store: st, mark: markOf(dir), clock: cfg.Clock, log: cfg.Logger, version: cfg.Version, protocol: cfg.Protocol,
 		boxes: make(map[string]*box, len(records)), ended: make(chan struct{}),
 	}
 	if err := h.equip(ctx, key, cfg, records); err != nil {
@@ -112,6 +119,7 @@ func (h *host) equip(ctx context.Context, key string, cfg HostConfig, records ma
 	}
 	h.server = runner.New(runner.Config{
 		Spawner: h.spawner, Token: key, MaxBody: wire.MaxBody, MaxFile: cfg.MaxFile, Clock: cfg.Clock, Logger: cfg.Logger, Version: cfg.Version,
+		Protocol: cfg.Protocol,
 	})
 	return nil
 }

@@ -94,11 +94,21 @@ func must(t testing.TB, s backend.Sandbox, line string) string {
 // background starts a command that goes on.
 func background(t testing.TB, s backend.Sandbox, argv ...string) {
 	t.Helper()
-	body, err := json.Marshal(wire.StartRequest{Cmd: wire.Command{Argv: argv}})
+	started(t, s, wire.StartRequest{Cmd: wire.Command{Argv: argv}})
+}
+
+func started(t testing.TB, s backend.Sandbox, req wire.StartRequest) (got wire.Started) {
+	t.Helper()
+	body, err := json.Marshal(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inside(context.Background(), s, http.MethodPost, "processes", bytes.NewReader(body)); err != nil {
-		t.Fatalf("%v: %v", argv, err)
+	out, err := inside(context.Background(), s, http.MethodPost, "processes", bytes.NewReader(body))
+	if err == nil {
+		err = json.Unmarshal(out, &got)
 	}
+	if err != nil {
+		t.Fatalf("%v: %v", req.Cmd, err)
+	}
+	return got
 }

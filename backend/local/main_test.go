@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,18 +16,21 @@ import (
 
 // TestMain makes the test program a host runner where a Backend starts it as one, as it starts refserver.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == "runner" && os.Args[2] == "--host" {
-		os.Exit(host(os.Args[3]))
+	args := flag.NewFlagSet("runner", flag.ExitOnError)
+	dir, protocol := args.String("host", "", ""), args.Int("protocol", 0, "")
+	if len(os.Args) > 1 && os.Args[1] == "runner" {
+		_ = args.Parse(os.Args[2:])
+		os.Exit(host(*dir, *protocol))
 	}
 	os.Exit(m.Run())
 }
 
-func host(dir string) int {
+func host(dir string, protocol int) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	log, err := zap.NewDevelopment()
 	if err == nil {
-		err = local.Host(ctx, local.HostConfig{StateDir: dir, Version: "test", Logger: log})
+		err = local.Host(ctx, local.HostConfig{StateDir: dir, Version: "test", Protocol: protocol, Logger: log})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

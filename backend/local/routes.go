@@ -83,7 +83,7 @@ func (h *host) note(verb, id, outcome string, err error) {
 
 func (h *host) info() info {
 	return info{
-		Protocol: protocol, Version: h.version, Runner: wire.Protocol, PID: os.Getpid(),
+		Protocol: protocol, Version: h.version, Runner: h.protocol, PID: os.Getpid(),
 		Confinement: h.confinement(), Missing: missing(h.spawner.Abilities()),
 	}
 }

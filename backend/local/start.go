@@ -27,7 +27,7 @@ const (
 	logTail       = 2 << 10               // bytes of it that an error shows
 )
 
-// ErrProtocol is returned when the host runner speaks another version of the protocol than this build.
+// ErrProtocol is returned when the host runner speaks a version of the protocol that this build does not.
 var ErrProtocol = errors.New("local: host runner of another version")
 
 // ErrConfinement is returned when RequireConfinement is set and the machine does not give it.
@@ -39,9 +39,9 @@ func (b *Backend) ensure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if got.Protocol != protocol || got.Runner != wire.Protocol {
-		return fmt.Errorf("%w: the one of %s (process %d, version %s) speaks %d/%d, this build speaks %d/%d: end it with `refserver down`, which stops its sandboxes",
-			ErrProtocol, b.dir, got.PID, got.Version, got.Protocol, got.Runner, protocol, wire.Protocol)
+	if got.Protocol != protocol || got.Runner < wire.OldestProtocol || wire.Protocol < got.Runner {
+		return fmt.Errorf("%w: the one of %s (process %d, version %s) speaks %d/%d, this build speaks %d/%d to %d: end it with `refserver down`, which stops its sandboxes",
+			ErrProtocol, b.dir, got.PID, got.Version, got.Protocol, got.Runner, protocol, wire.OldestProtocol, wire.Protocol)
 	}
 	if b.cfg.RequireConfinement && len(got.Missing) > 0 {
 		return fmt.Errorf("%w, and this machine lacks %s", ErrConfinement, strings.Join(got.Missing, ", "))

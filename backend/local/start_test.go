@@ -4,7 +4,6 @@ package local_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -168,53 +167,6 @@ func status(t *testing.T, s backend.Sandbox, path string) int {
 	}
 	resp.Body.Close()
 	return resp.StatusCode
-}
-
-// oldHost stands for a host runner of another build: it says what it is, and ends when it is told to.
-func oldHost(t *testing.T, protocol int) (dir string) {
-	t.Helper()
-	dir = shortDir(t)
-	if err := os.WriteFile(filepath.Join(dir, "host.key"), []byte("k\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("unix", filepath.Join(dir, "host.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	answer := func(v any) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v) }
-	}
-	mux.HandleFunc("/host/v1/ping", answer(map[string]any{"protocol": protocol, "version": "old", "runner_protocol": 2, "pid": 42}))
-	mux.HandleFunc("/host/v1/down", answer(map[string]any{"stopped": 7}))
-	srv := &http.Server{Handler: mux}
-	go func() { _ = srv.Serve(ln) }() // ends with Close
-	t.Cleanup(func() { srv.Close() })
-	return dir
-}
-
-func TestAHostOfAnotherProtocolIsNamedWithTheWayOut(t *testing.T) {
-	dir := oldHost(t, 99)
-	_, err := local.Open(local.Config{StateDir: dir})
-	if !errors.Is(err, local.ErrProtocol) {
-		t.Fatalf("error %v, want %v", err, local.ErrProtocol)
-	}
-	for _, part := range []string{"refserver down", "99", "version old", "process 42", dir} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error %q lacks %q", err, part)
-		}
-	}
-	if n, err := local.Down(t.Context(), local.Config{StateDir: dir}); n != 7 || err != nil {
-		t.Errorf("down of the old host: %d, error %v; want 7", n, err)
-	}
-}
-
-func TestAHostOfTheSameProtocolFromAnotherBuildIsUsed(t *testing.T) {
-	b, err := local.Open(local.Config{StateDir: oldHost(t, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Close()
 }
 
 func TestConfinementIsSaidAndCanBeRequired(t *testing.T) {

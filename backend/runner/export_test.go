@@ -1,5 +1,7 @@
 package runner
 
+import "github.com/benbjohnson/clock"
+
 // What the external tests need to see of the inside.
 
 var (
@@ -68,3 +70,9 @@ func (s *Server) Kept(id string) int64 {
 	defer sb.mu.Unlock()
 	return sb.kept
 }
+
+type Minter = minter
+
+func NewMinter(c clock.Clock) *Minter { return &minter{clock: c} }
+
+func (m *minter) Mint() string { return m.mint() }

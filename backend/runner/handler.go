@@ -152,7 +152,7 @@ func (c *call) health() {
 		c.refuse(errMethod)
 		return
 	}
-	h := wire.Health{Protocol: wire.Protocol, Version: c.srv.cfg.Version, Confinement: c.srv.cfg.Confinement}
+	h := wire.Health{Protocol: c.srv.cfg.Protocol, Version: c.srv.cfg.Version, Confinement: c.srv.cfg.Confinement}
 	switch {
 	case h.Confinement != nil:
 	case c.srv.cfg.Spawner == nil:
@@ -164,6 +164,6 @@ func (c *call) health() {
 }
 
 func (c *call) activity() error {
-	c.answer(http.StatusOK, c.sb.idle.activity())
+	c.answer(http.StatusOK, c.sb.activity())
 	return nil
 }

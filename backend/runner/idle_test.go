@@ -24,11 +24,17 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	return newWorldIn(t, protocol())
+}
+
+// newWorldIn is a world whose Server speaks a certain version of the protocol; 0: the current one.
+func newWorldIn(t testing.TB, protocol int) *world {
+	t.Helper()
 	spawner, err := spawn.New(spawn.Config{})
 	must(t, err)
 	t.Cleanup(spawner.Close)
 	w := &world{clock: clock.NewMock()}
-	w.server = runner.New(runner.Config{Spawner: spawner, Clock: w.clock, Version: "v1.2.3"})
+	w.server = runner.New(runner.Config{Spawner: spawner, Clock: w.clock, Version: "v1.2.3", Protocol: protocol})
 	home := newHome(t)
 	must(t, w.server.Add(runner.Sandbox{ID: "a", Home: home}))
 	front := httptest.NewServer(w.server.Handler())
@@ -42,7 +48,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) idle(want time.Duration) {
 	w.t.Helper()
 	a, ok := w.server.Activity("a")
-	if want := (wire.Activity{IdleMS: want.Milliseconds()}); !ok || a != want {
+	if want := (wire.Activity{Protocol: a.Protocol, IdleMS: want.Milliseconds()}); !ok || a != want {
 		w.t.Errorf("activity %+v, %t; want %+v", a, ok, want)
 	}
 }
@@ -145,7 +151,7 @@ func TestAnExecPinsUntilItsEndAndIdleRunsFromThere(t *testing.T) { // R89
 	e.next()
 	e.next()
 	w.pass(time.Hour)
-	if a, _ := w.server.Activity("a"); a != (wire.Activity{Running: 1, Pins: 1}) {
+	if a, _ := w.server.Activity("a"); a.Running != 1 || a.Pins != 1 || a.IdleMS != 0 {
 		t.Errorf("while it runs: %+v", a)
 	}
 	must(t, os.WriteFile(w.home+"/go", nil, 0o644))

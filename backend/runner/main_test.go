@@ -11,11 +11,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/keepwell-go/keepwell/backend/runner"
 	"github.com/keepwell-go/keepwell/backend/runner/spawn"
 )
+
+// inProtocol is the version of the protocol that runners of these tests speak; unset: the current one.
+const inProtocol = "KEEPWELL_TEST_PROTOCOL"
+
+// protocol returns it, 0 for the current one.
+func protocol() int {
+	n, _ := strconv.Atoi(os.Getenv(inProtocol))
+	return n
+}
 
 // asRunner makes this test binary the runner: a process of its own, since it waits for all of its children, as a real one does.
 const asRunner = "KEEPWELL_TEST_AS_RUNNER"
@@ -34,7 +44,7 @@ func serve(dir string, stdin io.Reader) int {
 		fmt.Println("spawn:", err)
 		return 1
 	}
-	server := runner.New(runner.Config{Spawner: spawner, Version: "test"})
+	server := runner.New(runner.Config{Spawner: spawner, Version: "test", Protocol: protocol()})
 	l, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	if err != nil {
 		fmt.Println("listen:", err)

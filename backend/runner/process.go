@@ -23,6 +23,7 @@ const killBudget = 10 * time.Second
 // which end with the process and whoever inherited its output, and one that writes its stdin.
 type process struct {
 	id, tag string
+	key     string // what the request that started it calls it
 	cmd     wire.Command
 	pid     int
 	started time.Time

@@ -34,6 +34,7 @@ func (c *call) order() (wire.StartRequest, order, error) {
 		return req, order{}, err
 	}
 	o, err := newOrder(req, c.r.Header.Get(wire.ProcessIDHeader), c.sb.home)
+	c.srv.name(&o)
 	return req, o, err
 }
 

@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base32"
+	"errors"
 	"math"
 	"strings"
 	"time"
@@ -10,12 +12,10 @@ import (
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 )
 
-// maxID is how many characters an id may have.
-const maxID = 64
-
 // order is a start request that was found to be in order.
 type order struct {
-	id      string
+	id      string // that the process will have, unless one was started under the same key
+	key     string // what the request calls it; a start with the same key is the same start
 	tag     string
 	cmd     wire.Command
 	argv    []string
@@ -28,17 +28,13 @@ type order struct {
 }
 
 // newOrder checks everything about a request that can be checked without touching the sandbox. header is the id that the header
-// names, which counts where the body names none.
+// names, which counts where the body names none. The id of the process is for name to say.
 func newOrder(req wire.StartRequest, header, home string) (order, error) {
-	o := order{id: req.ID, tag: req.Tag, cmd: req.Cmd, env: req.Env, stdin: req.Stdin}
-	if o.id == "" {
-		o.id = header
-	}
-	if o.id == "" {
-		o.id = mintID()
-	}
-	if err := checkID(o.id); err != nil {
-		return o, err
+	o := order{key: cmp.Or(req.ID, header), tag: req.Tag, cmd: req.Cmd, env: req.Env, stdin: req.Stdin}
+	if o.key != "" {
+		if err := checkID(o.key); err != nil {
+			return o, err
+		}
 	}
 	if len(o.tag) > wire.MaxTag {
 		return o, badRequest("tag has %d bytes, over the limit of %d", len(o.tag), wire.MaxTag)
@@ -57,6 +53,18 @@ func newOrder(req wire.StartRequest, header, home string) (order, error) {
 	return o, err
 }
 
+// name says which id the process of an order will have: the one that was assigned to it, or one that nobody else has.
+func (s *Server) name(o *order) {
+	if s.legacy != nil {
+		s.legacy.name(o)
+		return
+	}
+	if o.key == "" {
+		o.key = mintID()
+	}
+	o.id = o.key
+}
+
 // mintID returns an id that nobody can guess.
 func mintID() string {
 	raw := make([]byte, 17) // 26 characters take 130 bits
@@ -65,22 +73,14 @@ func mintID() string {
 	return "proc_" + strings.ToLower(text[:26])
 }
 
-// checkID accepts an opaque id. All digits would be the number of a process in the operating system, which is never an id here:
-// numbers are used again.
+// checkID refuses what is no id of a process, and says so where it is the number of one.
 func checkID(id string) error {
-	digits := true
-	for _, c := range []byte(id) {
-		digit := '0' <= c && c <= '9'
-		digits = digits && digit
-		if !digit && (c < 'a' || 'z' < c) && (c < 'A' || 'Z' < c) && c != '_' && c != '-' {
-			return badRequest("process id %.80q has characters other than letters, digits, _ and -", id)
-		}
-	}
+	err := wire.CheckProcessID(id)
 	switch {
-	case id == "" || len(id) > maxID:
-		return badRequest("process id has %d characters; it must have 1 to %d", len(id), maxID)
-	case digits:
-		return &failure{400, wire.CodePIDNotAccepted, "a process is addressed by its id, not by the pid " + id}
+	case errors.Is(err, wire.ErrPID):
+		return &failure{400, wire.CodePIDNotAccepted, err.Error()}
+	case err != nil:
+		return badRequest("%v", err)
 	}
 	return nil
 }

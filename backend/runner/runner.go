@@ -41,6 +41,8 @@ type Config struct {
 	Clock   clock.Clock    // nil: the real one
 	Logger  *zap.Logger    // nil: silent
 	Version string         // of the build, for GET /health
+	// Protocol is the version to speak, for tests of what talks to older runners; 0: wire.Protocol.
+	Protocol int
 	// Confinement is what GET /health says of it, one sentence each; nil: what the Spawner can do.
 	Confinement []string
 }
@@ -65,6 +67,7 @@ type Server struct {
 	token  [sha256.Size]byte // of Config.Token
 	json   *bodylimit.Limiter
 	file   *bodylimit.Limiter
+	legacy *minter                     // of a runner of protocol 1; nil for a current one
 	routes map[string]map[string]route // by shape of the path, then by method
 	bufs   sync.Pool                   // of *buffers
 
@@ -74,10 +77,16 @@ type Server struct {
 	closed    bool
 }
 
-// New returns a Server without sandboxes. It panics if a limit is negative.
+// New returns a Server without sandboxes. It panics if a limit is negative or the protocol is none that is spoken here.
 func New(cfg Config) *Server {
 	if cfg.MaxBody < 0 || cfg.MaxFile < 0 {
 		panic("runner: negative limit")
+	}
+	if cfg.Protocol == 0 {
+		cfg.Protocol = wire.Protocol
+	}
+	if cfg.Protocol < wire.OldestProtocol || wire.Protocol < cfg.Protocol {
+		panic(fmt.Sprintf("runner: protocol %d is not among %d to %d", cfg.Protocol, wire.OldestProtocol, wire.Protocol))
 	}
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = wire.MaxBody
@@ -99,6 +108,9 @@ func New(cfg Config) *Server {
 		sandboxes: map[string]*sandbox{},
 	}
 	s.cfg.Token = "" // its hash is enough
+	if cfg.Protocol == legacyProtocol {
+		s.legacy = &minter{clock: cfg.Clock}
+	}
 	s.routes = s.table()
 	s.bufs.New = func() any { return newBuffers() }
 	return s
@@ -184,7 +196,7 @@ func (s *Server) Activity(id string) (wire.Activity, bool) {
 	if sb == nil {
 		return wire.Activity{}, false
 	}
-	return sb.idle.activity(), true
+	return sb.activity(), true
 }
 
 // Handler returns the HTTP interface: GET /health, which is open, and everything below /v1/sandboxes/{id}/. What it serves streams

@@ -27,8 +27,9 @@ type sandbox struct {
 	closing  bool
 	quiet    chan struct{} // closed when closing and the last request has left
 	requests int
-	launches map[string]*launch  // starts under way, by process id
-	procs    map[string]*process // running and finished
+	launches map[string]*launch  // starts under way, by the key of their order
+	procs    map[string]*process // running and finished, by id
+	keys     map[string]*process // the same, by the key of the order that started them
 	open     int                 // streams of processes that are still read
 	history  []*process          // finished ones, oldest first
 	kept     int64               // bytes of output that history holds
@@ -167,6 +168,7 @@ func (sb *sandbox) finish(p *process) {
 		sb.history = sb.history[1:]
 		sb.kept -= old.kept
 		delete(sb.procs, old.id)
+		delete(sb.keys, old.key)
 	}
 	for i := 0; sb.kept > wire.MaxFinishedOutput && i < len(sb.history)-1; i++ {
 		old := sb.history[i]
@@ -176,6 +178,15 @@ func (sb *sandbox) finish(p *process) {
 			old.kept = 0
 		}
 	}
+}
+
+// activity returns what is going on. A legacy runner does not say which protocol it speaks: that came with the next one.
+func (sb *sandbox) activity() wire.Activity {
+	a := sb.idle.activity()
+	if sb.srv.legacy == nil {
+		a.Protocol = sb.srv.cfg.Protocol
+	}
+	return a
 }
 
 // settled says that nothing more will be read of one stream of a process.

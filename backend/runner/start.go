@@ -13,16 +13,16 @@ import (
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 )
 
-// start starts what is ordered. A process that was started under the same id before is returned instead, with again true, whether it
+// start starts what is ordered. A process that was started under the same key before is returned instead, with again true, whether it
 // runs or has ended; of several starts at once the first one counts. With watched there is a reader at the beginning of the output,
 // and no byte is written before it is there.
 func (sb *sandbox) start(ctx context.Context, o order, watched bool) (p *process, r *reader, again bool, err error) {
-	p, l, mine, err := sb.begin(o.id)
+	p, l, mine, err := sb.begin(o.key)
 	switch {
 	case err != nil:
 		return nil, nil, false, err
 	case mine:
-		defer sb.launched(o.id, l)
+		defer sb.launched(o.key, l)
 		l.proc, r, l.err = sb.launch(o, watched)
 		return l.proc, r, false, l.err
 	case l != nil:
@@ -37,17 +37,17 @@ func (sb *sandbox) start(ctx context.Context, o order, watched bool) (p *process
 	return p, r, true, err
 }
 
-// begin returns the process of this id, or its launch, and whether that is for the caller to do.
-func (sb *sandbox) begin(id string) (p *process, l *launch, mine bool, err error) {
+// begin returns the process of this key, or its launch, and whether that is for the caller to do.
+func (sb *sandbox) begin(key string) (p *process, l *launch, mine bool, err error) {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
 	switch {
 	case sb.closing:
 		return nil, nil, false, errSandboxGone
-	case sb.procs[id] != nil:
-		return sb.procs[id], nil, false, nil
-	case sb.launches[id] != nil:
-		return nil, sb.launches[id], false, nil
+	case sb.keys[key] != nil:
+		return sb.keys[key], nil, false, nil
+	case sb.launches[key] != nil:
+		return nil, sb.launches[key], false, nil
 	case sb.conf == nil:
 		return nil, nil, false, &failure{503, wire.CodeCannotStart, "this runner starts no commands"}
 	case sb.open+2*len(sb.launches) >= 2*wire.MaxRunning:
@@ -57,14 +57,14 @@ func (sb *sandbox) begin(id string) (p *process, l *launch, mine bool, err error
 		sb.launches = map[string]*launch{}
 	}
 	l = &launch{done: make(chan struct{}), err: errors.New("runner: the start did not come to its end")}
-	sb.launches[id] = l
+	sb.launches[key] = l
 	return nil, l, true, nil
 }
 
 // launched makes the outcome of a launch known.
-func (sb *sandbox) launched(id string, l *launch) {
+func (sb *sandbox) launched(key string, l *launch) {
 	sb.mu.Lock()
-	delete(sb.launches, id)
+	delete(sb.launches, key)
 	sb.mu.Unlock()
 	close(l.done)
 }
@@ -79,7 +79,7 @@ func (sb *sandbox) launch(o order, watched bool) (*process, *reader, error) {
 		return nil, nil, cannotStart(o, err)
 	}
 	defer pl.closeTheirs()
-	p := &process{id: o.id, tag: o.tag, cmd: o.cmd, sb: sb, out: newOutput(), exited: make(chan struct{}), stdin: pl.stdin}
+	p := &process{id: o.id, key: o.key, tag: o.tag, cmd: o.cmd, sb: sb, out: newOutput(), exited: make(chan struct{}), stdin: pl.stdin}
 	p.started = p.clock().Now()
 	p.sp, err = sb.conf.Start(spawn.Command{
 		ID: o.id, Argv: o.argv, Env: sb.environ(o.env), Dir: filepath.Join(sb.home, o.cwd),
@@ -108,9 +108,9 @@ func (sb *sandbox) add(p *process) {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
 	if sb.procs == nil {
-		sb.procs = map[string]*process{}
+		sb.procs, sb.keys = map[string]*process{}, map[string]*process{}
 	}
-	sb.procs[p.id] = p
+	sb.procs[p.id], sb.keys[p.key] = p, p
 	sb.open += len(pipes{})
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/keepwell-go/keepwell/backend/runner"
 	"github.com/keepwell-go/keepwell/backend/runner/spawn"
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
 )
 
 // TokenVariable is the environment variable that may carry the token.
@@ -45,6 +46,7 @@ type options struct {
 	home      string
 	tokenFile string
 	passEnv   bool
+	protocol  int
 	version   string
 }
 
@@ -78,6 +80,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.StringVar(&o.home, "home", "/workspace", "workspace of the sandbox")
 	set.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear; otherwise the variable "+TokenVariable)
 	set.BoolVar(&o.passEnv, "pass-env", false, "hand the environment of this program, without the token, on to every process: it is the container's")
+	set.IntVar(&o.protocol, "protocol", wire.Protocol, "version of the protocol to speak; an older one is for tests")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -90,6 +93,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, errors.New("runner: -id is missing")
 	case !filepath.IsAbs(o.home):
 		return o, fmt.Errorf("runner: -home %q is not absolute", o.home)
+	case o.protocol < wire.OldestProtocol || wire.Protocol < o.protocol:
+		return o, fmt.Errorf("runner: -protocol %d is not among %d to %d", o.protocol, wire.OldestProtocol, wire.Protocol)
 	}
 	return o, nil
 }
@@ -118,7 +123,7 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	defer cell.Close()
 	server := runner.New(runner.Config{
-		Spawner: spawner, Token: token, Logger: log, Version: o.version, Confinement: cell.Abilities().Sentences(),
+		Spawner: spawner, Token: token, Logger: log, Version: o.version, Protocol: o.protocol, Confinement: cell.Abilities().Sentences(),
 	})
 	defer server.Close()
 	if err := server.Add(runner.Sandbox{ID: o.id, Home: o.home, Env: o.env(tmp), Confinement: cell}); err != nil {

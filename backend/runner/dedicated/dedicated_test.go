@@ -107,6 +107,21 @@ func home(t *testing.T) string {
 	return dir
 }
 
+func TestAnOlderProtocolIsSpokenWhereItIsAskedFor(t *testing.T) {
+	for protocol, want := range map[string]string{"1": `"protocol":1`, "2": `"protocol":2`} {
+		p := start(t, []string{dedicated.TokenVariable + "=s3cret"}, "-listen", "127.0.0.1:0", "-id", "box", "-home", home(t), "-protocol", protocol)
+		resp, err := p.http.Get("http://runner/health")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || !strings.Contains(string(body), want) {
+			t.Errorf("-protocol %s: health %s, %v", protocol, body, err)
+		}
+	}
+}
+
 func TestASandboxIsServedOverTCPToWhoHasTheToken(t *testing.T) { // R106
 	p := start(t, []string{dedicated.TokenVariable + "=s3cret"}, "-listen", "127.0.0.1:0", "-id", "box", "-home", home(t))
 	for _, token := range []string{"", "wrong"} {

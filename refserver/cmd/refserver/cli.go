@@ -58,7 +58,10 @@ func run(ctx context.Context, args []string) int {
 	parser, err := kong.New(&c,
 		kong.Name("refserver"), kong.Description("Confined sandboxes over HTTP."),
 		kong.DefaultEnvars(envPrefix), kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Vars{"max_body": fmt.Sprint(wire.MaxBody), "max_file": fmt.Sprint(wire.MaxFile)})
+		kong.Vars{
+			"max_body": fmt.Sprint(wire.MaxBody), "max_file": fmt.Sprint(wire.MaxFile),
+			"protocol": fmt.Sprint(wire.Protocol), "oldest_protocol": fmt.Sprint(wire.OldestProtocol),
+		})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "refserver:", err)
 		return exitUsage
