@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/keepwell-go/keepwell/refserver/binding"
 	"github.com/keepwell-go/keepwell/registry"
 )
 
@@ -64,3 +65,9 @@ func (s *Server) TokenState(id string) string {
 	state, _ := tok.State()
 	return state.String()
 }
+
+// Bindings returns the store as s sees it.
+func (s *Server) Bindings() binding.Store { return s.bindings }
+
+// Retain removes old rows now.
+func (s *Server) Retain(ctx context.Context) error { return s.rows.TryRun(ctx) }

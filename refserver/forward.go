@@ -32,7 +32,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *call) error 
 
 // passOn passes a request on as it is, and the answer back.
 func (s *Server) passOn(w http.ResponseWriter, r *http.Request, c *call, e entry, up *upload) error {
-	resp, err := s.reach(s.onward(r, c, e.Value, up), e, up)
+	resp, err := s.reach(r.Context(), s.onward(r, c, e.Value, up), e, up)
 	if err != nil {
 		return err
 	}
@@ -41,9 +41,8 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, c *call, e entry
 	return nil
 }
 
-// reach returns what the runner of e answers to out.
-func (s *Server) reach(out *http.Request, e entry, up *upload) (*http.Response, error) {
-	ctx := out.Context()
+// reach returns what the runner of e answers to out. ctx is for finding out what it means that it does not.
+func (s *Server) reach(ctx context.Context, out *http.Request, e entry, up *upload) (*http.Response, error) {
 	resp, err := s.runners.transport.RoundTrip(out)
 	if err != nil {
 		if tooLarge := up.refusal(); tooLarge != nil {

@@ -35,6 +35,12 @@ type guests struct {
 
 func newGuests(t testing.TB, change ...func(*refserver.Config)) *guests {
 	t.Helper()
+	return newGuestsOf(t, wire.Protocol, change...)
+}
+
+// newGuestsOf is newGuests with a runner that speaks another protocol.
+func newGuestsOf(t testing.TB, protocol int, change ...func(*refserver.Config)) *guests {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "kwg") // short: the path of a socket has 108 bytes at most
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +51,7 @@ func newGuests(t testing.TB, change ...func(*refserver.Config)) *guests {
 		t.Fatal(err)
 	}
 	t.Cleanup(sp.Close)
-	g := &guests{t: t, dir: dir, runner: runner.New(runner.Config{Spawner: sp, Token: "runner-token"})}
+	g := &guests{t: t, dir: dir, runner: runner.New(runner.Config{Spawner: sp, Token: "runner-token", Protocol: protocol})}
 	t.Cleanup(g.runner.Close)
 	l, err := net.Listen("unix", filepath.Join(dir, "socket"))
 	if err != nil {

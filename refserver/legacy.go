@@ -35,7 +35,7 @@ func (s *Server) forwardBound(w http.ResponseWriter, r *http.Request, c *call, e
 	}
 	out := s.onward(r, c, e.Value, up)
 	out.URL.Path = strings.NewReplacer("{id}", c.id, "{process}", guest).Replace(c.route.path)
-	resp, err := s.reach(out, e, up)
+	resp, err := s.reach(r.Context(), out, e, up)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (s *Server) listRenamed(w http.ResponseWriter, r *http.Request, c *call, e 
 	}
 	out := s.onward(r, c, e.Value, nil)
 	out.URL.RawQuery = ""
-	resp, err := s.reach(out, e, nil)
+	resp, err := s.reach(r.Context(), out, e, nil)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,8 @@ func (s *Server) startAndBind(out *http.Request, e entry, public string, cancel 
 	if err != nil {
 		return nil, err
 	}
-	resp, err := s.reach(out, e, nil)
+	ctx = context.WithoutCancel(ctx) // it may have ended for being late
+	resp, err := s.reach(ctx, out, e, nil)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err
 	}
