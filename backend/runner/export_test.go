@@ -1,6 +1,10 @@
 package runner
 
-import "github.com/benbjohnson/clock"
+import (
+	"github.com/benbjohnson/clock"
+
+	"github.com/keepwell-go/keepwell/backend/runner/spawn"
+)
 
 // What the external tests need to see of the inside.
 
@@ -76,3 +80,18 @@ type Minter = minter
 func NewMinter(c clock.Clock) *Minter { return &minter{clock: c} }
 
 func (m *minter) Mint() string { return m.mint() }
+
+// LaunchUntilRefused makes a sandbox look as if a start were under way that ends when the sandbox refuses starts, as one does that waits
+// for others before it. It returns how that start ended.
+func (s *Server) LaunchUntilRefused(id string, start func(*spawn.Confinement) error) <-chan error {
+	sb := s.sandbox(id)
+	_, l, _, _ := sb.begin("waits")
+	ended := make(chan error, 1)
+	go func() { // ends with the sandbox
+		defer sb.launched("waits", l)
+		for l.err = start(sb.conf); l.err == nil; l.err = start(sb.conf) {
+		}
+		ended <- l.err
+	}()
+	return ended
+}

@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keepwell-go/keepwell/backend/runner"
+	"github.com/keepwell-go/keepwell/backend/runner/spawn"
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 )
 
@@ -55,6 +57,24 @@ func TestARemoveThatFailedCanBeRepeated(t *testing.T) { // R83
 	w.refused("POST", "/exec", wire.StartRequest{Cmd: argv("true")}, 404, wire.CodeNotFound)
 	if got := client.Body.String(); got != "content" || client.Code != http.StatusOK {
 		t.Errorf("the request ended with %d %q", client.Code, got)
+	}
+}
+
+// What holds a start up is killed with the sandbox, and what queues behind it is refused, or each in turn would be held up.
+func TestARemoveDoesNotWaitForStartsThatItCanRefuse(t *testing.T) {
+	w := newWorld(t)
+	ended := w.server.LaunchUntilRefused("a", func(c *spawn.Confinement) error {
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		defer null.Close()
+		_, err = c.Start(spawn.Command{ID: "x", Argv: []string{"/bin/true"}, Stdin: null, Stdout: null, Stderr: null})
+		return err
+	})
+	must(t, w.server.Remove(t.Context(), "a"))
+	if err := <-ended; !errors.Is(err, spawn.ErrClosed) {
+		t.Errorf("the start that waited ended with %v; want that the sandbox is closed", err)
 	}
 }
 

@@ -86,13 +86,15 @@ func (sb *sandbox) quietLocked() {
 
 // remove ends everything inside. It may be called again, and by several at once.
 func (sb *sandbox) remove(ctx context.Context) error {
-	for _, l := range sb.refuse() {
-		if err := wait(ctx, l.done, "a process that was being started"); err != nil {
+	launches := sb.refuse()
+	if sb.conf != nil { // before the launches are waited for: what holds one up is inside, and gets each of those that queue behind it too
+		sb.conf.Refuse()
+		if err := sb.conf.KillAll(ctx); err != nil {
 			return err
 		}
 	}
-	if sb.conf != nil {
-		if err := sb.conf.KillAll(ctx); err != nil {
+	for _, l := range launches {
+		if err := wait(ctx, l.done, "a process that was being started"); err != nil {
 			return err
 		}
 	}

@@ -29,11 +29,12 @@ type Confinement struct {
 	idle  time.Duration
 	shut  bool
 
-	mu    sync.Mutex // guards the fields below; taken after turn
-	live  map[*Process]struct{}
-	kills int      // running KillAll calls: no starts
-	lone  *Process // the only process ever started while the cell lived; nil for none or several
-	made  int      // starts while the cell lived
+	mu      sync.Mutex // guards the fields below; taken after turn
+	live    map[*Process]struct{}
+	kills   int      // running KillAll calls: no starts
+	refuses bool     // no starts any more
+	lone    *Process // the only process ever started while the cell lived; nil for none or several
+	made    int      // starts while the cell lived
 }
 
 // Confine prepares the confinement of one sandbox. It fails when the home or a further read-only path does not exist, or when this process may

@@ -1,5 +1,10 @@
 package spawn
 
+import (
+	"os"
+	"time"
+)
+
 // Marks is the allotment of groups.
 type Marks struct{ m *marks }
 
@@ -61,6 +66,15 @@ func BornOf(pid int) uint64 {
 
 // LimitThreads sets how many sandboxes keep a thread while idle, and how many may have one.
 func (s *Spawner) LimitThreads(kept, atMost int) { s.cells.kept, s.cells.atMost = kept, atMost }
+
+// Wait has the Spawner wait so long before it kills a child that was stopped before its exec.
+func (s *Spawner) Wait(patience time.Duration) { s.patience = patience }
+
+// Stuck is the number of children of this process that are stopped before their exec.
+func Stuck() int {
+	hung, _ := stuck(os.Getpid())
+	return len(hung)
+}
 
 // ForkStopped starts a copy of this program and stops it before its first instruction.
 func ForkStopped() (pid int, err error) { return forkStopped(nil) }

@@ -9,13 +9,7 @@ const (
 	envProcess = "KEEPWELL_PROCESS="
 )
 
-// insiders lists the processes of the sandbox that have not ended.
-func (c *Confinement) insiders(as *cell) ([]task, error) {
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	return c.insidersFromLocked(as)
-}
-
+// insidersLocked lists the processes of the sandbox that have not ended.
 func (c *Confinement) insidersLocked() (tasks []task, err error) {
 	if c.scopedLocked() {
 		return c.insidersFromLocked(nil)

@@ -49,9 +49,10 @@ type Confinement struct {
 	s      *Spawner
 	limits Limits
 
-	mu    sync.Mutex // guards the fields below
-	live  map[*Process]struct{}
-	kills int
+	mu      sync.Mutex // guards the fields below
+	live    map[*Process]struct{}
+	kills   int
+	refuses bool
 }
 
 // Confine prepares one sandbox. A uid of its own cannot be had here.
@@ -83,7 +84,7 @@ func (c *Confinement) Start(cmd Command) (*Process, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock() // over the start, so that KillAll meets its process
-	if c.kills > 0 {
+	if c.refuses || c.kills > 0 {
 		return nil, fmt.Errorf("%w: %s is being killed", ErrClosed, c.limits.Name)
 	}
 	child, err := os.StartProcess(path, cmd.Argv, &os.ProcAttr{
@@ -108,6 +109,13 @@ func lookup(cmd Command) (string, error) {
 		}
 	}
 	return "", os.ErrNotExist
+}
+
+// Refuse keeps new commands out for good: they fail with ErrClosed.
+func (c *Confinement) Refuse() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuses = true
 }
 
 // KillAll kills what was started here, group by group, until none is left or ctx ends. What left its group is not found on this system.

@@ -35,7 +35,7 @@ func (c *Confinement) start(cmd Command) (*Process, error) {
 	paths := candidates(cmd, c.as)
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	if c.beingKilled() {
+	if c.refusing() {
 		return nil, fmt.Errorf("%w: %s is being killed", ErrClosed, c.limits.Name)
 	}
 	before := c.s.rounds.Load()

@@ -42,15 +42,9 @@ func (s *Spawner) watchStart() (over func()) {
 // KillStuck kills the children of a process with a Spawner that are stopped and have not executed their command yet, and returns how many
 // those were. While there is one, that process may not get on with anything, so this is for another one to call when it does not answer.
 func KillStuck(spawner int) (int, error) {
-	all, err := pids()
-	if err != nil {
-		return 0, err
-	}
-	stuck, err := look(all, func(t task) bool {
-		return t.ppid == spawner && (t.state == 'T' || t.state == 't') && sameImage(t.pid, spawner)
-	})
+	hung, err := stuck(spawner)
 	killed := 0
-	for _, t := range stuck {
+	for _, t := range hung {
 		// Nobody waits for it before its start returns, so the number is still its own.
 		if kill := unix.Kill(t.pid, unix.SIGKILL); kill == nil {
 			killed++
@@ -59,6 +53,17 @@ func KillStuck(spawner int) (int, error) {
 		}
 	}
 	return killed, err
+}
+
+// stuck lists the children that are stopped before their exec.
+func stuck(spawner int) ([]task, error) {
+	all, err := pids()
+	if err != nil {
+		return nil, err
+	}
+	return look(all, func(t task) bool {
+		return t.ppid == spawner && (t.state == 'T' || t.state == 't') && sameImage(t.pid, spawner)
+	})
 }
 
 // sameImage reports whether the process still has the executable of its parent, as a child has before its exec. To an ordinary user who

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,7 +16,7 @@ func (c *Confinement) KillAll(ctx context.Context) error {
 	defer c.setKilling(-1)
 	left := 0
 	err := c.asItself(func(as *cell) error {
-		return eventually(ctx, nil, func(int) (bool, error) { return c.killRound(as, &left) })
+		return eventually(ctx, nil, func(round int) (bool, error) { return c.killRound(as, round, &left) })
 	})
 	if err != nil {
 		return fmt.Errorf("spawn: kill all of %s: %d processes may live: %w", c.limits.Name, left, err)
@@ -23,27 +24,59 @@ func (c *Confinement) KillAll(ctx context.Context) error {
 	return nil
 }
 
-// killRound kills all once, and says whether none was left.
-func (c *Confinement) killRound(as *cell, left *int) (bool, error) {
-	sweepErr := c.broadcast(as, unix.SIGKILL)
-	tasks, err := c.insiders(as)
+// killRound kills all once, and says whether none was left. It does not wait for its turn: a start that was stopped between fork and exec
+// has that, and what ends such a start is the next round.
+func (c *Confinement) killRound(as *cell, round int, left *int) (bool, error) {
+	var sweepErr error
+	if as != nil {
+		sweepErr = killFrom(as, unix.SIGKILL)
+	}
+	if !c.turn.TryLock() {
+		*left = 1 // the one that is being started, or whoever holds it up
+		return false, errors.Join(sweepErr, c.unblock(as, round))
+	}
+	defer c.turn.Unlock()
+	if as == nil {
+		sweepErr = c.broadcastLocked(nil, unix.SIGKILL)
+	}
+	tasks, err := c.insidersFromLocked(as)
 	if *left = len(tasks); err == nil && *left == 0 {
 		return c.reapLive(), nil
 	}
 	return false, errors.Join(sweepErr, err, sendAll(tasks, unix.SIGKILL))
 }
 
-// setKilling keeps new commands out. A start that is under way has its turn, for which the sweep waits before it looks who is left.
+// hungAfter is the round of a kill, an eighth of a second after its first one, from which on a start that is still under way is taken to hang.
+const hungAfter = 8
+
+// unblock ends a start that hangs in a sandbox whose processes can only be reached by way of the thread that the start holds.
+func (c *Confinement) unblock(as *cell, round int) error {
+	if as != nil || round < hungAfter {
+		return nil
+	}
+	_, err := KillStuck(os.Getpid())
+	return err
+}
+
+// Refuse keeps new commands out for good: what waits to be started fails with ErrClosed, and nothing is started after it but a command
+// whose start is under way, which KillAll ends.
+func (c *Confinement) Refuse() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuses = true
+}
+
+// setKilling keeps new commands out. A start that is under way has its turn, which the sweep must have had before it knows who is left.
 func (c *Confinement) setKilling(by int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kills += by
 }
 
-func (c *Confinement) beingKilled() bool {
+func (c *Confinement) refusing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.kills > 0
+	return c.refuses || c.kills > 0
 }
 
 // reapLive collects what has ended and says whether that was everything.
@@ -61,17 +94,8 @@ func (c *Confinement) reapLive() bool {
 	return all
 }
 
-// broadcast signals every process of the sandbox in one system call, which no fork can slip past. Sandboxes that can be reached in no such
-// way are left alone: the caller goes on one by one. as is what asItself gives.
-func (c *Confinement) broadcast(as *cell, sig unix.Signal) error {
-	if as != nil { // takes no turn: a start that hangs is killed too
-		return killFrom(as, sig)
-	}
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	return c.broadcastLocked(nil, sig)
-}
-
+// broadcastLocked signals every process of the sandbox in one system call, which no fork can slip past. Sandboxes that can be reached in no
+// such way are left alone: the caller goes on one by one. as is what asItself gives.
 func (c *Confinement) broadcastLocked(as *cell, sig unix.Signal) error {
 	switch {
 	case as != nil:
