@@ -8,6 +8,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -19,6 +20,9 @@ var (
 	ErrConflict = errors.New("backend: conflict")
 	// ErrUnavailable means that the engine cannot be reached or is not ready for the call, and is as it was. A retry may help.
 	ErrUnavailable = errors.New("backend: unavailable")
+	// ErrPreparing is the ErrUnavailable of a create that lacks something which is being fetched, such as an image. The fetch goes
+	// on for whoever asks next, so a retry of the same helps.
+	ErrPreparing = fmt.Errorf("%w: something is being fetched", ErrUnavailable)
 	// ErrQuota means that the engine has no room, by a limit of its own. What the call had made is removed again.
 	ErrQuota = errors.New("backend: engine quota")
 	// ErrInvalid means that the call can never succeed as it is, so do not retry it. What it had made is removed again.

@@ -17,6 +17,9 @@ import (
 	"github.com/keepwell-go/keepwell/registry/fresh"
 )
 
+// preparingRetry is when to ask again for what is being fetched, in seconds. The create then waits for the fetch.
+const preparingRetry = 2
+
 // failure is an error as a client gets to see it.
 type failure struct {
 	status int
@@ -48,6 +51,13 @@ func unavailable(err error) *failure {
 	return &failure{status: http.StatusServiceUnavailable, code: wire.CodeUnavailable, text: "the backend could not be asked", retry: 1, cause: err}
 }
 
+func preparing(id string, err error) *failure {
+	return &failure{
+		status: http.StatusServiceUnavailable, code: wire.CodePreparing, retry: preparingRetry, cause: err,
+		text: "sandbox " + strconv.Quote(id) + " is not created yet: its image is being fetched, and a later create of it finds it",
+	}
+}
+
 func unauthorized() *failure {
 	return &failure{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, text: "the token is missing or not valid here"}
 }
@@ -72,6 +82,8 @@ func failureOf(id string, err error) *failure {
 		return &failure{status: http.StatusServiceUnavailable, code: wire.CodeCreating, text: "sandbox " + strconv.Quote(id) + " is being created", retry: 1}
 	case held != nil, errors.Is(err, registry.ErrNotFound):
 		return notFound(id)
+	case errors.Is(err, backend.ErrPreparing):
+		return preparing(id, err)
 	case errors.Is(err, registry.ErrUnavailable), errors.Is(err, fresh.ErrClosed), errors.Is(err, fresh.ErrBudget), errors.Is(err, backend.ErrUnavailable):
 		return unavailable(err)
 	case errors.As(err, &exceeded):

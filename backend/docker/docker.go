@@ -29,10 +29,6 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 )
 
-// ErrPreparing is returned, together with [backend.ErrUnavailable], by a create whose image is still being fetched. The fetch goes
-// on, so that it is worth while to try again.
-var ErrPreparing = errors.New("docker: image is being fetched")
-
 // minKey is the shortest secret, in bytes, from which tokens are derived that cannot be guessed.
 const minKey = 16
 

@@ -61,9 +61,9 @@ func (b *Backend) fetch(ctx context.Context, name string, get func(context.Conte
 	case <-fg.done:
 		return fetched(name, fg.err)
 	case <-patience.C:
-		return fmt.Errorf("image %q: %w: %w", name, ErrPreparing, backend.ErrUnavailable)
+		return fmt.Errorf("image %q: %w", name, backend.ErrPreparing)
 	case <-ctx.Done():
-		return fmt.Errorf("image %q: %w: %w: %w", name, ErrPreparing, backend.ErrUnavailable, ctx.Err())
+		return fmt.Errorf("image %q: %w: %w", name, backend.ErrPreparing, ctx.Err())
 	}
 }
 

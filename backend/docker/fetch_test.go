@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/keepwell-go/keepwell/backend"
-	"github.com/keepwell-go/keepwell/backend/docker"
 	"github.com/keepwell-go/keepwell/backend/docker/enginetest"
 )
 
@@ -58,7 +57,7 @@ func TestAnImageIsFetchedOnceAndOutlivesTheCreate(t *testing.T) {
 	go func() { _, err := b.Create(impatient, s); left <- err }()
 	<-asked
 	leave()
-	if err := <-left; !errors.Is(err, docker.ErrPreparing) || !errors.Is(err, backend.ErrUnavailable) {
+	if err := <-left; !errors.Is(err, backend.ErrPreparing) || !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("create while the image is fetched: %v", err)
 	}
 	var waiting sync.WaitGroup
@@ -95,7 +94,7 @@ func TestAnImageThatCannotBeHad(t *testing.T) {
 	mend := w.proxy.Fault("registry is down", func(r *http.Request) enginetest.Verdict { return when(isPull(r)) })
 	_, err := b.Create(t.Context(), s)
 	_ = mend()
-	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, docker.ErrPreparing) || !strings.Contains(err.Error(), "registry is down") {
+	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrPreparing) || !strings.Contains(err.Error(), "registry is down") {
 		t.Errorf("create: %v", err)
 	}
 }

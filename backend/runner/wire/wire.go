@@ -63,6 +63,7 @@ const (
 	CodeStopFailed       = "stop_failed"
 	CodeDraining         = "draining"
 	CodeUnavailable      = "backend_unavailable"
+	CodePreparing        = "preparing"
 	CodeStoreUnavailable = "store_unavailable"
 	CodeSandboxGone      = "sandbox_gone"
 	CodeRunnerLost       = "runner_lost"
