@@ -33,7 +33,7 @@ func TestWhatHappensBehindOurBackIsTold(t *testing.T) {
 		"pause": {func(ctx context.Context, id string) error {
 			_, err := api.ContainerPause(ctx, id, client.ContainerPauseOptions{})
 			return err
-		}, "stopped", backend.Stopped, backend.ErrConflict},
+		}, "running", backend.Stopped, backend.ErrConflict},
 		"volume-rm": {w.removeBoth, "absent", backend.Gone, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

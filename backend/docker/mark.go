@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"github.com/keepwell-go/keepwell/backend"
@@ -56,7 +55,7 @@ func gone(err error) (backend.Outcome, error) {
 }
 
 func runs(bx *box, r backend.Ref) bool {
-	return bx.container != nil && bx.container.State == container.StateRunning && bx.container.Labels[labelInstance] == r.Instance
+	return bx.container != nil && alive(bx.container.State) && bx.container.Labels[labelInstance] == r.Instance
 }
 
 // settle removes the marks that the latest one replaces, or this one if its instance has ended meanwhile.

@@ -165,10 +165,15 @@ func (b *Backend) sandbox(bx *box) (backend.Sandbox, bool) {
 	if m, ok := bx.newest(func(m volume) bool { return m.sandbox.Instance == sb.Instance }); ok {
 		sb.Pinned, sb.Renewed = m.mark.pinned, m.mark.renewed
 	}
-	if bx.container.State == container.StateRunning {
+	if alive(bx.container.State) {
 		sb.Endpoint, sb.Running = b.endpoint(sb.Ref, bx.container)
 	}
 	return sb, true
+}
+
+// alive says whether a container has processes. One that is paused has them, with all that they hold, and goes on when it is let.
+func alive(s container.ContainerState) bool {
+	return s == container.StateRunning || s == container.StatePaused
 }
 
 // endpoint returns where the runner of a running container listens; false while the engine has given it no address.
