@@ -25,8 +25,34 @@ const repository = "keepwell/sandbox"
 // image is one that the engine has.
 type image struct {
 	ID           string
+	name         string
 	env          []string
 	workspaceUID string // whom the workspace belongs to that the image brings; "": it brings none
+}
+
+// Prepare makes sure that the engine has an image and the runner, so that the first create need not wait, and returns the image's
+// name: that of Config.Image for "", or of the one made here. It waits for a fetch until ctx ends.
+func (b *Backend) Prepare(ctx context.Context, name string) (string, error) {
+	for {
+		got, err := b.prepareImage(ctx, name)
+		if err == nil || !errors.Is(err, backend.ErrPreparing) || ctx.Err() != nil {
+			return got.name, err
+		}
+	}
+}
+
+func (b *Backend) prepareImage(ctx context.Context, name string) (image, error) {
+	if err := b.agree(ctx); err != nil {
+		return image{}, err
+	}
+	got, err := b.image(ctx, name)
+	if err == nil {
+		_, err = b.shared(ctx, got.ID)
+	}
+	if err != nil {
+		return image{}, fmt.Errorf("docker: prepare: %w", err)
+	}
+	return got, nil
 }
 
 // image returns the image of that name, of Config.Image or of the one made here for "". One that the engine lacks is fetched.
@@ -62,7 +88,7 @@ func (b *Backend) inspect(ctx context.Context, name string) (image, error) {
 	case got.Os != "" && got.Os != "linux" || got.Architecture != "" && got.Architecture != runtime.GOARCH:
 		return image{}, fmt.Errorf("%w: image %q is for %s/%s, the runner for linux/%s", backend.ErrInvalid, name, got.Os, got.Architecture, runtime.GOARCH)
 	}
-	found := image{ID: got.ID}
+	found := image{ID: got.ID, name: name}
 	if got.Config != nil {
 		found.env, found.workspaceUID = got.Config.Env, got.Config.Labels[labelUID]
 	}

@@ -48,6 +48,7 @@ type cli struct {
 	Logs   logsCmd   `cmd:"" help:"Print what a process wrote."`
 	Kill   killCmd   `cmd:"" help:"Kill a process and all its descendants."`
 	Cp     cpCmd     `cmd:"" help:"Copy a file into or out of a sandbox (ID:PATH)."`
+	Image  imageCmd  `cmd:"" help:"Make the image of Docker sandboxes, so that none has to wait for it."`
 	Down   downCmd   `cmd:"" help:"Stop all sandboxes of the state directory and its host runner."`
 	Runner runnerCmd `cmd:"" help:"Run the daemon that hosts sandboxes; refserver starts it by itself."`
 }

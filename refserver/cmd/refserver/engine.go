@@ -48,33 +48,37 @@ func (containers) Confinement() []string {
 // engine opens the backend that the flags name.
 func (c *serveCmd) engine(dir string, log *zap.Logger) (engine, error) {
 	if c.Backend == backendDocker {
-		return c.docker(dir, log)
+		be, err := c.open(dir, log)
+		if err != nil {
+			return nil, err
+		}
+		return containers{be}, nil
 	}
 	return local.Open(local.Config{StateDir: dir, RequireConfinement: c.RequireConfinement, Logger: log})
 }
 
-func (c *serveCmd) docker(dir string, log *zap.Logger) (engine, error) {
+// open returns the Docker backend of a state directory, whose key it makes if there is none.
+func (f dockerFlags) open(dir string, log *zap.Logger) (*docker.Backend, error) {
 	key, err := secret(dir, keyFile)
 	if err != nil {
 		return nil, err
 	}
-	cfg := docker.Config{Owner: c.Owner, Key: []byte(key), Image: c.Image, Shell: staticShell(), Logger: log}
+	cfg := docker.Config{Owner: f.Owner, Key: []byte(key), Image: f.Image, Shell: staticShell(), Logger: log}
 	if cfg.Owner == "" {
 		sum := sha256.Sum256([]byte("keepwell owner\x00" + key))
 		cfg.Owner = hex.EncodeToString(sum[:6])
 	}
-	cfg.Runner, cfg.RunnerArgs = c.runner()
-	be, err := docker.Open(cfg)
-	if err != nil {
-		return nil, err
+	if cfg.Image == "" && cfg.Shell == "" {
+		log.Warn("no static busybox is here for the image: sandboxes without an image of their own have no shell; install busybox-static or give --image")
 	}
-	return containers{be}, nil
+	cfg.Runner, cfg.RunnerArgs = f.runner()
+	return docker.Open(cfg)
 }
 
 // runner returns the program that becomes the first of each container, and the arguments that make it a runner.
-func (c *serveCmd) runner() (path string, args []string) {
-	if c.RunnerBinary != "" {
-		return c.RunnerBinary, nil
+func (f dockerFlags) runner() (path string, args []string) {
+	if f.RunnerBinary != "" {
+		return f.RunnerBinary, nil
 	}
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), "keepwell-runner")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keepwell-go/keepwell/backend/local"
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/refserver/client"
 )
 
@@ -25,6 +26,7 @@ type createCmd struct {
 	Env      map[string]string `env:"-" short:"e" mapsep:"none" placeholder:"NAME=VALUE" help:"Environment of its commands; may be repeated."`
 	TTL      time.Duration     `env:"-" name:"ttl" placeholder:"DURATION" help:"Lifetime, after which it is stopped."`
 	Idle     time.Duration     `env:"-" placeholder:"DURATION" help:"Idle time after which it is stopped."`
+	Image    string            `env:"-" placeholder:"IMAGE" help:"Image of its container, where the backend has images."`
 	MemoryMB int64             `env:"-" name:"memory-mb" placeholder:"MIB" help:"Memory limit of each of its processes."`
 	PIDs     int64             `env:"-" name:"pids" placeholder:"N" help:"Limit of processes."`
 	Pinned   bool              `env:"-" help:"Never stop it for idleness or age."`
@@ -37,12 +39,12 @@ func (c *createCmd) Run(ctx context.Context, g *cli) error {
 		return err
 	}
 	r := client.CreateRequest{
-		ID: c.ID, Env: c.Env, TTLMS: c.TTL.Milliseconds(), IdleTimeoutMS: c.Idle.Milliseconds(), Pinned: c.Pinned,
+		ID: c.ID, Image: c.Image, Env: c.Env, TTLMS: c.TTL.Milliseconds(), IdleTimeoutMS: c.Idle.Milliseconds(), Pinned: c.Pinned,
 	}
 	if c.MemoryMB != 0 || c.PIDs != 0 {
 		r.Limits = &client.Limits{MemoryMB: c.MemoryMB, PIDs: c.PIDs}
 	}
-	sb, err := api.Create(ctx, r)
+	sb, err := patient(ctx, api, r)
 	if err != nil {
 		return err
 	}
@@ -51,6 +53,25 @@ func (c *createCmd) Run(ctx context.Context, g *cli) error {
 	}
 	fmt.Println(sb.ID)
 	return nil
+}
+
+// patient creates the sandbox, as often as the server says that its image is still being fetched.
+func patient(ctx context.Context, api *client.Client, r client.CreateRequest) (client.Sandbox, error) {
+	for told := false; ; told = true {
+		sb, err := api.Create(ctx, r)
+		e, ok := errors.AsType[*client.Error](err)
+		if !ok || e.Code != wire.CodePreparing {
+			return sb, err
+		}
+		if !told {
+			fmt.Fprintln(os.Stderr, "refserver: its image is being fetched; waiting for that")
+		}
+		select {
+		case <-time.After(max(e.RetryAfter, time.Second)):
+		case <-ctx.Done():
+			return sb, context.Cause(ctx)
+		}
+	}
 }
 
 type lsCmd struct {
@@ -130,7 +151,10 @@ func (f clientFlags) each(g *cli, ids []string, act func(*client.Client, string)
 	return errors.Join(errs...)
 }
 
-type downCmd struct{}
+type downCmd struct {
+	Backend string `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum})."`
+	Owner   string `placeholder:"NAME" help:"Docker: whose sandboxes. Default: derived from the key in the state directory."`
+}
 
 // Run ends all that the state directory holds running. It needs no server.
 func (c *downCmd) Run(ctx context.Context, g *cli) error {
@@ -141,7 +165,11 @@ func (c *downCmd) Run(ctx context.Context, g *cli) error {
 	if _, err := os.Stat(dir); g.State != "" && err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	n, err := local.Down(ctx, local.Config{StateDir: dir})
+	down := func() (int, error) { return local.Down(ctx, local.Config{StateDir: dir}) }
+	if c.Backend == backendDocker {
+		down = func() (int, error) { return dockerFlags{Owner: c.Owner}.down(ctx, dir) }
+	}
+	n, err := down()
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (c *serveCmd) Run(ctx context.Context, g *cli) error {
 	if err != nil {
 		return err
 	}
-	log := c.logger()
+	log := newLogger(c.Log)
 	defer func() { _ = log.Sync() }() // a terminal cannot be synced
 	ln, err := net.Listen("tcp", c.Listen)
 	if err != nil {
@@ -158,8 +158,20 @@ func (c *serveCmd) serve(ctx context.Context, ln net.Listener, srv *refserver.Se
 		log.Warn("requests still under way were cut", zap.Duration("after", drainTime))
 		_ = hs.Close() // the listener is closed, and the connections are to go
 	}
-	fmt.Fprintf(os.Stderr, "refserver: stopped; still running: %s. Start `refserver` again to use what runs, or end it with `refserver down`.\n", sandboxes(srv.Len()))
+	fmt.Fprintf(os.Stderr, "refserver: stopped; still running: %s. Start `refserver` again to use what runs, or end it with `%s`.\n", sandboxes(srv.Len()), c.downLine())
 	return nil
+}
+
+// downLine is the command that ends what this server leaves running.
+func (c *serveCmd) downLine() string {
+	line := "refserver down"
+	if c.Backend == backendDocker {
+		line += " --backend docker"
+		if c.Owner != "" {
+			line += " --owner " + c.Owner
+		}
+	}
+	return line
 }
 
 // announce tells people on stdout where the server is and how to use it.
@@ -185,10 +197,11 @@ func loopback(addr net.Addr) bool {
 	return ok && a.IP.IsLoopback()
 }
 
-func (c *serveCmd) logger() *zap.Logger {
+// newLogger returns a logger to stderr of a form that --log names.
+func newLogger(form string) *zap.Logger {
 	cfg := zap.NewProductionConfig()
 	cfg.DisableStacktrace = true
-	if c.Log == "console" || c.Log == "auto" && term.IsTerminal(int(os.Stderr.Fd())) {
+	if form == "console" || form == "auto" && term.IsTerminal(int(os.Stderr.Fd())) {
 		cfg = zap.NewDevelopmentConfig()
 		cfg.Level.SetLevel(zap.InfoLevel)
 	}
