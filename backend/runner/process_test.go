@@ -178,6 +178,29 @@ func TestStdinOfABackgroundProcessStaysOpen(t *testing.T) {
 	c.refused("POST", "/processes/"+s.ID+"/stdin", wire.StdinRequest{EOF: true}, 409, wire.CodeStdinClosed)
 }
 
+func TestStdinOfAnExecStaysOpenWhenThatIsAskedFor(t *testing.T) {
+	c := startDaemon(t).add("a")
+	for _, given := range []*string{nil, ptr(""), ptr("given, "), ptr(strings.Repeat("x", 1<<20))} {
+		e := c.stream("POST", "/exec", wire.StartRequest{Cmd: argv("cat"), Stdin: given, StdinOpen: true})
+		path := "/processes/" + e.next().ID + "/stdin"
+		c.ok("POST", path, wire.StdinRequest{Data: "passed "}, nil)
+		c.ok("POST", path, wire.StdinRequest{Data: "on", EOF: true}, nil)
+		want := "passed on"
+		if given != nil {
+			want = *given + want
+		}
+		if res := e.rest(); string(res.stdout) != want || res.code(t) != 0 {
+			t.Errorf("of %d bytes %d were printed, exit %+v", len(want), len(res.stdout), res.last)
+		}
+		c.refused("POST", path, wire.StdinRequest{Data: "x"}, 409, wire.CodeStdinClosed)
+	}
+	s := c.started(wire.StartRequest{Cmd: argv("cat"), Stdin: ptr("given, "), StdinOpen: true})
+	c.ok("POST", "/processes/"+s.ID+"/stdin", wire.StdinRequest{Data: "passed on", EOF: true}, nil)
+	if res := c.stream("GET", "/processes/"+s.ID+"/output?follow=1", nil).rest(); string(res.stdout) != "given, passed on" {
+		t.Errorf("a background process printed %q", res.stdout)
+	}
+}
+
 func TestSignalReachesTheProcessGroup(t *testing.T) {
 	c := startDaemon(t).add("a")
 	s := c.started(wire.StartRequest{Cmd: line("trap 'echo got it; exit 5' USR1; echo ready; while :; do sleep 0.05; done")})

@@ -43,7 +43,7 @@ func (c *call) start() error {
 	if err != nil {
 		return err
 	}
-	o.openStdin = true
+	o.openStdin = o.openStdin || o.stdin == nil
 	p, _, again, err := c.sb.start(c.r.Context(), o, false)
 	if err != nil {
 		return err

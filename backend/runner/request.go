@@ -14,23 +14,22 @@ import (
 
 // order is a start request that was found to be in order.
 type order struct {
-	id      string // that the process will have, unless one was started under the same key
-	key     string // what the request calls it; a start with the same key is the same start
-	tag     string
-	cmd     wire.Command
-	argv    []string
-	env     map[string]string
-	cwd     string // relative to the workspace, "." for the workspace itself
-	timeout time.Duration
-	stdin   *string // the whole of it
-	// openStdin keeps stdin open for what is written to it later, where stdin is not given.
-	openStdin bool
+	id        string // that the process will have, unless one was started under the same key
+	key       string // what the request calls it; a start with the same key is the same start
+	tag       string
+	cmd       wire.Command
+	argv      []string
+	env       map[string]string
+	cwd       string // relative to the workspace, "." for the workspace itself
+	timeout   time.Duration
+	stdin     *string // the whole of it
+	openStdin bool    // for what is written to it later
 }
 
 // newOrder checks everything about a request that can be checked without touching the sandbox. header is the id that the header
 // names, which counts where the body names none. The id of the process is for name to say.
 func newOrder(req wire.StartRequest, header, home string) (order, error) {
-	o := order{key: cmp.Or(req.ID, header), tag: req.Tag, cmd: req.Cmd, env: req.Env, stdin: req.Stdin}
+	o := order{key: cmp.Or(req.ID, header), tag: req.Tag, cmd: req.Cmd, env: req.Env, stdin: req.Stdin, openStdin: req.StdinOpen}
 	if o.key != "" {
 		if err := checkID(o.key); err != nil {
 			return o, err

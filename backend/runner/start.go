@@ -94,11 +94,12 @@ func (sb *sandbox) launch(o order, watched bool) (*process, *reader, error) {
 	if watched {
 		r, _ = p.out.attach([2]int64{}, true)
 	}
+	if o.stdin != nil {
+		p.stdin.turn <- struct{}{} // nobody else can have it yet
+		go p.feed(*o.stdin, !o.openStdin)
+	}
 	sb.add(p)
 	p.run(pl.ours, o.timeout)
-	if o.stdin != nil {
-		go p.feed(*o.stdin)
-	}
 	return p, r, nil
 }
 
@@ -114,9 +115,10 @@ func (sb *sandbox) add(p *process) {
 	sb.open += len(pipes{})
 }
 
-// feed writes the whole of what a start request brings as stdin. It ends with the process, whose exit closes the pipe.
-func (p *process) feed(data string) {
-	_ = p.stdin.write(context.Background(), []byte(data), true) // a process may leave its stdin unread
+// feed writes the whole of what a start request brings as stdin, in a turn that was taken for it. It ends with the process, whose
+// exit closes the pipe.
+func (p *process) feed(data string, eof bool) {
+	_ = p.stdin.writeInTurn(context.Background(), []byte(data), eof) // a process may leave its stdin unread
 }
 
 // environ returns the environment of a process: a fixed base, what the sandbox sets, what the request sets. Nothing of the server's own.

@@ -26,10 +26,15 @@ func newStdin(pipe *os.File) *stdin { return &stdin{turn: make(chan struct{}, 1)
 func (s *stdin) write(ctx context.Context, data []byte, eof bool) error {
 	select {
 	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+		return s.writeInTurn(ctx, data, eof)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// writeInTurn is write for who has the turn, which it gives up.
+func (s *stdin) writeInTurn(ctx context.Context, data []byte, eof bool) error {
+	defer func() { <-s.turn }()
 	if s.isClosed() {
 		return errStdinClosed
 	}

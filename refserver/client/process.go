@@ -18,8 +18,9 @@ type Process struct {
 	ID      string
 }
 
-// Exec runs a command and streams its output. Closing the stream detaches: the command goes on, unless the request says
-// kill_on_disconnect.
+// Exec runs a command and streams its output; a command that prints faster than the stream is read waits. Closing the stream
+// detaches: the command goes on, unless the request says kill_on_disconnect. With stdin_open, Process.Stdin passes on what the
+// command reads; the stream's first event has the id.
 func (c *Client) Exec(ctx context.Context, sandbox string, r wire.StartRequest) (*Stream, error) {
 	path, err := sandboxPath(sandbox, "/exec")
 	if err != nil {

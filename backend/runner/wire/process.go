@@ -35,7 +35,8 @@ func (c Command) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c.Line)
 }
 
-// StartRequest is the body of POST …/exec and POST …/processes; ID and Tag belong to the latter.
+// StartRequest is the body of POST …/exec and POST …/processes; ID and Tag belong to the latter, whose processes have their stdin
+// open unless Stdin is given.
 type StartRequest struct {
 	ID               string            `json:"id,omitempty"`
 	Tag              string            `json:"tag,omitempty"`
@@ -45,6 +46,7 @@ type StartRequest struct {
 	Cwd              string            `json:"cwd,omitempty"`     // relative to the workspace
 	Timeout          float64           `json:"timeout,omitempty"` // seconds; 0: none
 	Stdin            *string           `json:"stdin,omitempty"`
+	StdinOpen        bool              `json:"stdin_open,omitempty"` // stdin stays open, after Stdin if that is given, for POST …/stdin
 	KillOnDisconnect bool              `json:"kill_on_disconnect,omitempty"`
 }
 

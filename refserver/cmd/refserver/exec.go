@@ -38,26 +38,23 @@ found; 130 interrupted; 2 usage; 3 it could not be told what became of the comma
 
 A command that is interrupted here goes on in the sandbox, unless --kill-on-disconnect says otherwise.
 
-With --stdin a reader that is slower than the command does not hold it back. Output that is lost that way is said, and a command
-that ended well then gives 125.`
+A command that prints faster than its output is taken waits. Output that is lost all the same is said, and a command that ended well
+then gives 125.`
 }
 
 // Run starts the command and, unless detached, ends with its code.
 func (c *execCmd) Run(ctx context.Context, g *cli) error {
-	if c.Stdin && (c.Detach || c.Kill) {
-		return usageError{errors.New("exec: --stdin goes with neither --detach nor --kill-on-disconnect")}
+	if c.Stdin && c.Detach {
+		return usageError{errors.New("exec: --stdin does not go with --detach")}
 	}
 	api, err := g.dial(c.clientFlags)
 	if err != nil {
 		return execError{err}
 	}
-	r := wire.StartRequest{Cmd: commandOf(c.Command), Env: c.Env, Cwd: c.Cwd, Timeout: c.Timeout.Seconds(), KillOnDisconnect: c.Kill}
-	switch {
-	case c.Detach:
+	r := wire.StartRequest{Cmd: commandOf(c.Command), Env: c.Env, Cwd: c.Cwd, Timeout: c.Timeout.Seconds(), KillOnDisconnect: c.Kill, StdinOpen: c.Stdin}
+	if c.Detach {
 		err = c.detached(ctx, api, r)
-	case c.Stdin:
-		err = c.fed(ctx, api, r)
-	default:
+	} else {
 		err = c.attached(ctx, api, r)
 	}
 	if err == nil {
@@ -78,44 +75,29 @@ func (c *execCmd) detached(ctx context.Context, api *client.Client, r wire.Start
 	return nil
 }
 
+// attached prints what the command prints, and passes stdin on meanwhile if that was asked for.
 func (c *execCmd) attached(ctx context.Context, api *client.Client, r wire.StartRequest) error {
 	stream, err := api.Exec(ctx, c.ID, r)
 	if err != nil {
 		return c.parted(ctx, "", err)
 	}
 	s := show{json: c.JSON, whole: true}
-	err = s.all(stream)
-	return c.parted(ctx, s.id, err)
-}
-
-// fed starts the command with its stdin open, and follows what it prints while it passes stdin on.
-func (c *execCmd) fed(ctx context.Context, api *client.Client, r wire.StartRequest) error {
-	p, started, err := api.Start(ctx, c.ID, r)
-	if err != nil {
-		return c.parted(ctx, "", err)
-	}
-	stream, err := p.Output(ctx, 0, 0, true)
-	if err != nil {
-		return c.parted(ctx, p.ID, err)
-	}
-	if c.JSON {
-		if err := printJSON(wire.Start{Event: wire.EventStart, ID: started.ID, PID: started.PID}); err != nil {
-			return err
-		}
-	}
 	unfed := make(chan error, 1) // what kept stdin from being passed on, if anything did
-	go func() {                  // ends with the input or the program: a read of a terminal cannot be called off
-		if err := feed(ctx, p, os.Stdin); err != nil {
-			unfed <- fmt.Errorf("stdin: %w", err)
-			stream.Close() // the command may wait for its input for ever
+	if c.Stdin {
+		s.started = func(id string) {
+			go func() { // ends with the input or the program: a read of a terminal cannot be called off
+				if err := feed(ctx, client.Process{Client: api, Sandbox: c.ID, ID: id}, os.Stdin); err != nil {
+					unfed <- fmt.Errorf("stdin: %w", err)
+					stream.Close() // the command may wait for its input for ever
+				}
+			}()
 		}
-	}()
-	s := show{json: c.JSON, whole: true, id: p.ID}
+	}
 	err = s.all(stream)
 	if errors.Is(err, client.ErrBroken) && len(unfed) > 0 {
 		err = fmt.Errorf("%w: %w", client.ErrBroken, <-unfed)
 	}
-	return c.parted(ctx, p.ID, err)
+	return c.parted(ctx, s.id, err)
 }
 
 // feed passes in on to the process until either has had enough.

@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"regexp"
@@ -68,6 +71,71 @@ func TestStdinIsPassedOnAsItComes(t *testing.T) {
 	}
 }
 
+// What is printed faster than it is taken waits, also while stdin is passed on.
+func TestNothingOfACommandsOutputIsLostHoweverSlowItIsTaken(t *testing.T) {
+	l := newLab(t)
+	s := l.serve()
+	l.ok("create", "box")
+	cmd := l.command(t.Context(), "exec", "-i", "box", `read line; echo $line; seq -w 150000 | head -c 1048576 >f; for i in $(seq 50); do cat f; echo $i >at; done`)
+	cmd.Stdin = strings.NewReader("begin\nunread")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if first, err := lines.ReadString('\n'); err != nil || first != "begin\n" {
+		t.Fatalf("got %q, %v", first, err)
+	}
+	if at := s.standsStill("box", "at"); at == "50\n" {
+		t.Error("the command printed all there is, and nobody had read it")
+	}
+	const size = 50 << 20
+	sum := sha256.New()
+	n, err := io.Copy(sum, lines)
+	if err := errors.Join(err, cmd.Wait()); err != nil || n != size {
+		t.Errorf("read %d bytes of %d, error %v", n, size, err)
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != numbers(size) {
+		t.Error("the bytes are others than were printed")
+	}
+}
+
+// standsStill returns the content of a file once it has not changed for a good while.
+func (s *server) standsStill(box, file string) (content string) {
+	s.lab.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for steady := 0; steady < 30; steady++ {
+		<-tick.C
+		now := ""
+		if r, err := s.client().ReadFile(s.lab.t.Context(), box, file); err == nil {
+			b, _ := io.ReadAll(r)
+			r.Close()
+			now = string(b)
+		}
+		if now != content || now == "" {
+			steady, content = 0, now
+		}
+	}
+	return content
+}
+
+// numbers returns the sum of size bytes, each MiB of them the numbers from 1 on, six digits each.
+func numbers(size int) string {
+	var mib []byte
+	for i := 1; len(mib) < 1<<20; i++ {
+		mib = fmt.Appendf(mib, "%06d\n", i)
+	}
+	sum := sha256.New()
+	for range size >> 20 {
+		sum.Write(mib[:1<<20])
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
 // begun starts an exec that prints a line and goes on, and waits for the line.
 func begun(t *testing.T, l *lab, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
@@ -94,7 +162,7 @@ func TestAnInterruptedExecSaysWhatBecomesOfTheCommand(t *testing.T) {
 	l := newLab(t)
 	s := l.serve()
 	l.ok("create", "box")
-	for _, flags := range [][]string{{"exec"}, {"exec", "-i"}, {"exec", "--kill-on-disconnect"}} {
+	for _, flags := range [][]string{{"exec"}, {"exec", "-i"}, {"exec", "--kill-on-disconnect"}, {"exec", "-i", "--kill-on-disconnect"}} {
 		cmd, stderr := begun(t, l, flags...)
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		_ = cmd.Wait()
@@ -102,7 +170,7 @@ func TestAnInterruptedExecSaysWhatBecomesOfTheCommand(t *testing.T) {
 			t.Errorf("%v ended with %d, want %d", flags, code, exitInterrupted)
 		}
 		said := stderr.String()
-		if len(flags) > 1 && flags[1] == "--kill-on-disconnect" {
+		if flags[len(flags)-1] == "--kill-on-disconnect" {
 			if !strings.Contains(said, "is killed, as --kill-on-disconnect asks") {
 				t.Errorf("%v says %q", flags, said)
 			}

@@ -22,6 +22,8 @@ type show struct {
 	whole bool   // lost output is a failure
 	id    string // of the process, once known
 	lost  bool   // a gap was seen
+
+	started func(id string) // called once the process is known, unless nil
 }
 
 // all prints the stream as it comes and turns its end into an exit code.
@@ -47,6 +49,9 @@ func (s *show) event(ev wire.Event) error {
 	switch ev.Event {
 	case wire.EventStart:
 		s.id = ev.ID
+		if s.started != nil {
+			s.started(ev.ID)
+		}
 	case wire.EventStdout:
 		return s.write(os.Stdout, ev)
 	case wire.EventStderr:
