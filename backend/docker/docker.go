@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/benbjohnson/clock"
@@ -70,6 +71,7 @@ type Backend struct {
 	web     *http.Client // to the runners
 	base    once         // of what all sandboxes share
 	fetches fetches
+	made    atomic.Pointer[madeImage] // nil until it is first needed
 }
 
 // Open returns a Backend. It reads the runner and asks the engine nothing, which may be down for now.

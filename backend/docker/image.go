@@ -103,7 +103,11 @@ type madeImage struct {
 	b    *Backend
 }
 
+// makeImage makes it once: reading, packing and hashing the shell takes longer than all else that a create does here.
 func (b *Backend) makeImage() (madeImage, error) {
+	if made := b.made.Load(); made != nil {
+		return *made, nil
+	}
 	p, err := backend.ProfileOf(backend.ProfileDefault)
 	if err != nil {
 		return madeImage{}, err
@@ -119,7 +123,9 @@ func (b *Backend) makeImage() (madeImage, error) {
 		return madeImage{}, err
 	}
 	sum := sha256.Sum256(root)
-	return madeImage{repository + ":" + hex.EncodeToString(sum[:6]), root, p.UID, b}, nil
+	made := madeImage{repository + ":" + hex.EncodeToString(sum[:6]), root, p.UID, b}
+	b.made.Store(&made)
+	return made, nil
 }
 
 // rootOf returns the file system of the image. Its workspace belongs to the default profile, which the engine copies to a fresh
