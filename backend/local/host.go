@@ -196,6 +196,7 @@ func (h *host) serve(ctx context.Context, dir, key string) error {
 	}
 	err = errors.Join(err, finish(srv))
 	<-served
+	_ = os.Remove(filepath.Join(dir, socketFile)) // the next host would do it, and may never come
 	if !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, serveErr)
 	}

@@ -5,6 +5,7 @@ package local_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -68,6 +69,9 @@ func TestAHostOutlivesItsBackendAndEndsWithDown(t *testing.T) {
 	}
 	if err := b.Ping(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("ping after down: error %v, want unavailable", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "host.sock")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("down leaves the socket: %v", err)
 	}
 	if got := must(t, create(t, b, "a", "i2"), "cat file"); got != "kept" {
 		t.Errorf("after down and a resume the file has %q", got)
