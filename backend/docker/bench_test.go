@@ -1,17 +1,14 @@
 package docker_test
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
-	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 )
 
@@ -139,37 +136,14 @@ func BenchmarkListOf200(b *testing.B) {
 		b.Fatal(err)
 	}
 	sb := mustCreate(b, be, spec("first", ""))
-	id, err := w.container(b.Context(), sb.Ref)
-	if err != nil {
+	if err := w.engine.Multiply(b.Context(), "bench", "first", 199); err != nil {
 		b.Fatal(err)
-	}
-	got, err := w.engine.API.ContainerInspect(b.Context(), id, client.ContainerInspectOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	var refs []backend.Ref
-	for i := range 199 {
-		labels := map[string]string{}
-		for k, v := range got.Container.Config.Labels {
-			labels[k] = v
-		}
-		labels["keepwell.id"] = fmt.Sprintf("many-%d", i)
-		refs = append(refs, backend.Ref{ID: labels["keepwell.id"], Instance: "i1"})
-		_, err := w.engine.API.ContainerCreate(b.Context(), client.ContainerCreateOptions{
-			Name: "kw-bench-" + labels["keepwell.id"], Config: &container.Config{Image: got.Container.Image, Cmd: []string{"true"}, Labels: labels},
-			HostConfig: &container.HostConfig{NetworkMode: "none"},
-		})
-		if err != nil {
-			b.Fatal(err)
-		}
 	}
 	for b.Loop() {
 		if snap, err := be.List(b.Context()); err != nil || len(snap.Sandboxes) != 200 {
 			b.Fatalf("%d sandboxes, %v", len(snap.Sandboxes), err)
 		}
 	}
-	for _, r := range refs {
-		_, _ = w.engine.API.ContainerRemove(b.Context(), "kw-bench-"+r.ID, client.ContainerRemoveOptions{Force: true})
-	}
 	mustDestroy(b, be, sb.Ref)
+	w.engine.Wipe("bench")
 }

@@ -24,7 +24,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "-test.") {
 		main()
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	shared.Stop()
+	os.Exit(code)
 }
 
 // lab is a home directory of its own with at most one server at a time. It cleans up after itself.
