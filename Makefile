@@ -1,5 +1,5 @@
 # What a contributor types. .ci/run is what must pass.
-.PHONY: test lint tidy bench mutate compare
+.PHONY: test lint tidy bench mutate compare crash
 
 test:
 	go test -race -shuffle=on work
@@ -20,3 +20,7 @@ mutate:
 # The primitives beside what they replace, as a table.
 compare:
 	go run ./internal/compare
+
+# Kills server, runner and machine at points that a random seed chooses, or SEED=n again; as root.
+crash:
+	KEEPWELL_REQUIRE=linux go test -count=1 -v -timeout=30m -run=TestWhateverDies ./refserver/cmd/refserver -crash.seed=$${SEED:-$$(date +%s)}

@@ -1,0 +1,216 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
+	"github.com/keepwell-go/keepwell/refserver/client"
+)
+
+// What is under way when something crashes. Each is one request about one sandbox, the subject.
+const (
+	opCreate  = "create"
+	opResume  = "resume"
+	opStart   = "start"
+	opExec    = "exec"
+	opKill    = "kill"
+	opStop    = "stop"
+	opDestroy = "destroy"
+)
+
+// Whose steps are counted, and what crashes.
+const (
+	theServer = "server"
+	theRunner = "runner"
+	both      = "both"
+	power     = "power" // all of it at once, sandboxes too, and what was on the disk at that moment is all there is
+)
+
+// kind is an operation, whose steps say when, and what crashes then.
+type kind struct{ op, traced, victim string }
+
+func kinds() (all []kind) {
+	for _, op := range []string{opCreate, opResume, opStart, opExec, opKill, opStop, opDestroy} {
+		for _, traced := range []string{theServer, theRunner} {
+			for _, victim := range []string{theServer, theRunner, both, power} {
+				all = append(all, kind{op, traced, victim})
+			}
+		}
+	}
+	return all
+}
+
+// point is a crash at one step of one operation.
+type point struct {
+	kind
+	n    int    // the number of the point in its run
+	step int    // of the traced process, from 1 on
+	when string // "before" the step or "after" it
+	seed uint64 // of the order in which the truth is asked for
+}
+
+func (p point) String() string {
+	return fmt.Sprintf("%d: %s dies %s step %d of the %s in %s", p.n, p.victim, p.when, p.step, p.traced, p.op)
+}
+
+// plan chooses n points of all kinds alike. Of each kind it takes every step once before it takes one again. steps are those of an
+// operation without a crash, by the kind without a victim.
+func plan(seed uint64, n int, steps map[kind][]string) (points []point) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	left := map[kind][]int{}
+	for len(points) < n {
+		all := kinds()
+		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, k := range all[:min(len(all), n-len(points))] {
+			if len(left[k]) == 0 {
+				left[k] = distinct(steps[kind{k.op, k.traced, ""}])
+				rng.Shuffle(len(left[k]), func(i, j int) { left[k][i], left[k][j] = left[k][j], left[k][i] })
+			}
+			points = append(points, point{
+				kind: k, n: len(points), step: left[k][0], when: []string{"before", "after"}[rng.IntN(2)], seed: rng.Uint64(),
+			})
+			left[k] = left[k][1:]
+		}
+	}
+	return points
+}
+
+// distinct returns the numbers, from 1 on, of the steps that are worth a crash: of many alike in a row the first two and the last.
+func distinct(steps []string) (numbers []int) {
+	for i, name := range steps {
+		alike := i >= 2 && steps[i-1] == name && steps[i-2] == name
+		if !alike || i == len(steps)-1 || steps[i+1] != name {
+			numbers = append(numbers, i+1)
+		}
+	}
+	return numbers
+}
+
+// tickerID and ownID are the ids of processes, chosen by the caller.
+const (
+	tickerID = "ticker"
+	ownID    = "own"
+)
+
+// ticker is a process that writes down that it was begun, and stays.
+func ticker(id, file string) wire.StartRequest {
+	return wire.StartRequest{ID: id, Cmd: wire.Command{Line: "echo run >>" + file + "; echo begun; exec sleep 1000000"}}
+}
+
+// act does the operation; done says that it was answered, and as hoped for.
+func act(ctx context.Context, api *client.Client, op, id string) (done bool, err error) {
+	switch op {
+	case opCreate, opResume:
+		_, err = api.Create(ctx, client.CreateRequest{ID: id})
+	case opStart:
+		_, _, err = api.Start(ctx, id, ticker(ownID, "owns"))
+	case opExec:
+		return execOnce(ctx, api, id)
+	case opKill:
+		return client.Process{Client: api, Sandbox: id, ID: tickerID}.Kill(ctx, 0)
+	case opStop:
+		_, err = api.Stop(ctx, id)
+	case opDestroy:
+		_, err = api.Delete(ctx, id, false)
+	}
+	return err == nil, err
+}
+
+func execOnce(ctx context.Context, api *client.Client, id string) (done bool, err error) {
+	stream, err := api.Exec(ctx, id, wire.StartRequest{Cmd: wire.Command{Line: "echo run >>execs"}})
+	if err != nil {
+		return false, err
+	}
+	for ev, err := range stream.All() {
+		if err != nil {
+			return false, err
+		}
+		done = done || ev.Event == wire.EventExit && ev.ExitCode != nil && *ev.ExitCode == 0
+	}
+	return done, nil
+}
+
+// tickerOutput waits until a ticker has printed its line, and says what its output has been from its first byte on.
+func tickerOutput(ctx context.Context, p client.Process) (string, error) {
+	stream, err := p.Output(ctx, 0, 0, true)
+	if err != nil {
+		return "", err
+	}
+	defer stream.Close()
+	var out []byte
+	for len(out) < len("begun\n") {
+		ev, err := stream.Next()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return string(out), err
+		}
+		if err != nil || ev.Event == wire.EventExit || ev.Event == wire.EventError || ev.Event == wire.EventGap {
+			return string(out), fmt.Errorf("after %q the output has %q %s", out, ev.Event, ev.Error)
+		}
+		out = append(out, client.Bytes(ev)...)
+	}
+	return string(out), nil
+}
+
+// expected is what may be true of a sandbox after a crash.
+type expected struct {
+	id             string
+	may            states
+	ticks, noTicks bool // its process may run, may not: where it is running itself
+	canary         bool // it has a workspace that must be kept
+}
+
+// expect says what may be true of the subject, after an operation that was answered, or not, and a crash.
+func expect(op, id string, done bool, victim string) expected {
+	e := expected{id: id, may: isRunning, ticks: true, canary: op != opCreate}
+	switch op {
+	case opCreate, opResume:
+		e.ticks, e.noTicks = false, true
+		if !done {
+			e.may |= isStopped
+		}
+		if !done && op == opCreate {
+			e.may |= isAbsent
+		}
+	case opKill:
+		e.ticks, e.noTicks = !done, true
+	case opStop:
+		e.may = isStopped
+		if !done {
+			e.may |= isRunning
+		}
+	case opDestroy:
+		e.may = isAbsent
+		if !done {
+			e.may = anyState
+		}
+	}
+	if victim != theServer && e.may&isRunning != 0 {
+		e.may |= isStopped
+		if victim != theRunner || op != opCreate && op != opResume { // which a server that lives may ask the next runner for
+			e.may &^= isRunning
+		}
+	}
+	return e
+}
+
+// byKind counts points for the report.
+func byKind(points []point) (lines []string) {
+	count := map[string]int{}
+	for _, p := range points {
+		count["what died: "+p.victim]++
+		count["under way: "+p.op]++
+		count["steps of: "+p.traced]++
+	}
+	for name, n := range count {
+		lines = append(lines, fmt.Sprintf("%s %d", name, n))
+	}
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,272 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keepwell-go/keepwell/refserver/client"
+)
+
+// crashRoom is how many sandboxes the servers of the crash tests admit.
+const crashRoom = 4
+
+// crashWorld is a state directory with a server and a runner of its own, both of which may die.
+type crashWorld struct {
+	*lab
+	server *server
+	api    *client.Client
+	blocks map[uint32]bool // the first uids of the blocks that its sandboxes have had
+}
+
+func newCrashWorld(l *lab) *crashWorld { return &crashWorld{lab: l, blocks: map[uint32]bool{}} }
+
+// up starts a server, which starts a runner where there is none.
+func (w *crashWorld) up() {
+	w.server = w.serve("--log=json", "--max-sandboxes="+strconv.Itoa(crashRoom))
+	w.api = w.server.client()
+	w.api.HTTP = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // nothing is sent to a server that is dead
+}
+
+// runner returns the process that holds the state directory.
+func (w *crashWorld) runner() int {
+	w.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(w.state(), "host.lock"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pid
+}
+
+func (w *crashWorld) pid(who string) int {
+	if who == theServer {
+		return w.server.cmd.Process.Pid
+	}
+	return w.runner()
+}
+
+// kill ends processes as a crash does, and returns when they have ended; the trace has been told to let go of them by then.
+func (w *crashWorld) kill(victim string) {
+	runner := w.runner()
+	if victim != theServer {
+		_ = syscall.Kill(runner, syscall.SIGKILL) // it may have been hit already
+	}
+	if victim != theRunner {
+		_ = w.server.cmd.Process.Kill()
+	}
+	if victim == power {
+		for _, p := range w.strays() {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// ended waits until what kill has hit is no more.
+func (w *crashWorld) ended(victim string, runner int) {
+	w.t.Helper()
+	if victim != theRunner {
+		w.server.end(syscall.SIGKILL)
+	}
+	if victim != theServer {
+		w.within("the runner dies", func() bool { return !alive(runner) })
+	}
+	if victim == power {
+		w.within("its sandboxes die", func() bool { return len(w.strays()) == 0 })
+	}
+}
+
+// within waits until cond holds.
+func (w *crashWorld) within(what string, cond func() bool) {
+	w.t.Helper()
+	soon := time.NewTicker(2 * time.Millisecond)
+	defer soon.Stop()
+	deadline := time.After(20 * time.Second)
+	for !cond() {
+		select {
+		case <-soon.C:
+		case <-deadline:
+			w.t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// copy returns a world whose state directory has what this one's has at this moment, while nothing of this one moves.
+func (w *crashWorld) copy(t testing.TB) *crashWorld {
+	t.Helper()
+	for _, who := range []string{theServer, theRunner} {
+		_ = syscall.Kill(w.pid(who), syscall.SIGSTOP)
+	}
+	home, err := os.MkdirTemp("", "kw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := newCrashWorld(&lab{t: t, home: home, env: w.env})
+	if err := errors.Join(os.MkdirAll(filepath.Dir(to.state()), 0o700), copyTree(w.state(), to.state())); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// copyTree is cp -a, without sockets.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		at := to + strings.TrimPrefix(path, from)
+		switch {
+		case d.IsDir():
+			err = os.Mkdir(at, 0o700)
+		case d.Type().IsRegular():
+			var content []byte
+			if content, err = os.ReadFile(path); err == nil {
+				err = os.WriteFile(at, content, 0o600)
+			}
+		default:
+			return nil
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		return errors.Join(err, os.Lchown(at, int(st.Uid), int(st.Gid)), os.Chmod(at, info.Mode()))
+	})
+}
+
+// process is one of the machine's.
+type process struct {
+	pid  int
+	uid  uint32
+	args string
+}
+
+func (p process) String() string {
+	return fmt.Sprintf("process %d of uid %d: %s", p.pid, p.uid, p.args)
+}
+
+// mark is what the processes of this state directory's sandboxes bear in their environment.
+func (w *crashWorld) mark() string {
+	sum := sha256.Sum256([]byte(w.state()))
+	return hex.EncodeToString(sum[:6])
+}
+
+// strays returns the living processes that belong to a sandbox of this world, by their uid or their mark.
+func (w *crashWorld) strays() []process {
+	return processes(func(pid int, uid uint32) bool {
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // it may have ended
+		return w.blocks[blockOf(uid)] || bytes.Contains(environ, []byte("KEEPWELL_SANDBOX="+w.mark()))
+	})
+}
+
+// runners returns the living processes that host the sandboxes of this state directory.
+func (w *crashWorld) runners() []process {
+	var found []process
+	for _, p := range processes(func(int, uint32) bool { return true }) {
+		if strings.HasSuffix(p.args, "runner --host "+w.state()) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// processes returns the living processes of the machine that match.
+func processes(match func(pid int, uid uint32) bool) (found []process) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		status, _ := os.ReadFile(filepath.Join(dir, "status"))
+		_, rest, ok := bytes.Cut(status, []byte("\nUid:\t"))
+		if !ok {
+			continue // it has ended
+		}
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		uid, _ := strconv.ParseUint(string(bytes.Fields(rest)[0]), 10, 32)
+		if match(pid, uint32(uid)) && alive(pid) {
+			args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+			found = append(found, process{pid, uint32(uid), strings.TrimSpace(strings.ReplaceAll(string(args), "\x00", " "))})
+		}
+	}
+	return found
+}
+
+// alive says whether a process has not died; one that waits for its parent has.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	i := bytes.LastIndexByte(stat, ')')
+	return err == nil && len(stat) > i+2 && !strings.ContainsRune("ZX", rune(stat[i+2]))
+}
+
+// blockOf returns the first uid of the block that uid is of, or 0: a block is what one runner takes for its sandboxes.
+func blockOf(uid uint32) uint32 {
+	switch {
+	case uid >= 1_879_048_192:
+		return uid &^ 0xffff
+	case uid >= 20_000 && uid < 60_000:
+		return uid / 1000 * 1000
+	}
+	return 0
+}
+
+// learn notes which uids a sandbox has.
+func (w *crashWorld) learn(id string) {
+	w.t.Helper()
+	info, err := os.Stat(filepath.Join(w.state(), "sandboxes", id, "home"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if block := blockOf(info.Sys().(*syscall.Stat_t).Uid); block != 0 {
+		w.blocks[block] = true
+	}
+}
+
+// file returns what a sandbox's workspace has of a name, "" where it has none.
+func (w *crashWorld) file(id, name string) string {
+	raw, _ := os.ReadFile(filepath.Join(w.state(), "sandboxes", id, "home", name)) // absent is one of the answers
+	return string(raw)
+}
+
+// prepare makes the sandboxes that a point needs: one that nothing is done to, and the subject.
+func (w *crashWorld) prepare(ctx context.Context, op, keep, subject string) error {
+	for _, id := range []string{keep, subject} {
+		if id == subject && op == opCreate {
+			continue
+		}
+		if _, err := w.api.Create(ctx, client.CreateRequest{ID: id}); err != nil {
+			return err
+		}
+		if err := w.api.WriteFile(ctx, id, "canary", strings.NewReader(id)); err != nil {
+			return err
+		}
+		p, _, err := w.api.Start(ctx, id, ticker(tickerID, "ticks"))
+		if err == nil {
+			_, err = tickerOutput(ctx, p)
+		}
+		if err != nil {
+			return err
+		}
+		w.learn(id)
+	}
+	if op != opResume {
+		return nil
+	}
+	_, err := w.api.Stop(ctx, subject)
+	return err
+}
