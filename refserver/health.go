@@ -12,6 +12,7 @@ type healthJSON struct {
 	Version     string     `json:"version"`
 	Backend     string     `json:"backend,omitempty"`
 	Probe       *probeJSON `json:"probe,omitempty"`
+	Store       *probeJSON `json:"store,omitempty"` // of bindings, which nothing but the processes of old runners depends on
 	Confinement []string   `json:"confinement,omitempty"`
 }
 
@@ -22,6 +23,14 @@ type probeJSON struct {
 	Error  string `json:"error,omitempty"`
 	AtMS   int64  `json:"at_ms"`
 	TookMS int64  `json:"took_ms"`
+}
+
+func probed(got probe.Result[struct{}]) *probeJSON {
+	p := &probeJSON{State: got.State.String(), OK: got.Err == nil, AtMS: got.At.UnixMilli(), TookMS: got.Took.Milliseconds()}
+	if got.Err != nil {
+		p.Error = got.Err.Error()
+	}
+	return p
 }
 
 // getHealth answers 503 only while the backend is known to be down.
@@ -36,10 +45,12 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request, _ *call) erro
 	}
 	if s.auth.isAdmin(r) {
 		shown.Backend, shown.Confinement = s.cfg.BackendName, s.cfg.Confinement
-		shown.Probe = &probeJSON{State: got.State.String(), OK: got.Err == nil, AtMS: got.At.UnixMilli(), TookMS: got.Took.Milliseconds()}
-		if got.Err != nil {
-			shown.Probe.Error = got.Err.Error()
+		shown.Probe = probed(got)
+		store, err := s.store.Get(r.Context())
+		if err != nil {
+			return unavailable(err)
 		}
+		shown.Store = probed(store)
 	}
 	answer(w, status, shown)
 	return nil

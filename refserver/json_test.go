@@ -145,11 +145,14 @@ func TestHealthTellsMoreToThoseWhoMayKnow(t *testing.T) {
 			t.Errorf("with a wrong token it is %s", got.raw)
 		}
 		got := w.do("GET", "/health", "").want(t, 200, "")
-		if keys(got.body) != "backend confinement probe status version" || got.str("backend") != "memory" {
+		if keys(got.body) != "backend confinement probe status store version" || got.str("backend") != "memory" {
 			t.Errorf("with the token it is %s", got.raw)
 		}
 		if p := got.body["probe"].(map[string]any); p["state"] != "up" || p["ok"] != true || p["at_ms"] == 0.0 {
 			t.Errorf("the probe is %v", p)
+		}
+		if p := got.body["store"].(map[string]any); p["state"] != "up" || p["ok"] != true {
+			t.Errorf("the store is %v", p)
 		}
 		if n := w.engine.Calls("ping"); n != 1 {
 			t.Errorf("%d pings for three questions", n)

@@ -75,6 +75,13 @@ func (c *counted) Public(ctx context.Context, ref backend.Ref, bound []string) (
 	return c.Store.Public(ctx, ref, bound)
 }
 
+func (c *counted) Ping(ctx context.Context) error {
+	if c.down.Load() {
+		return errStoreDown
+	}
+	return c.Store.Ping(ctx)
+}
+
 func (c *counted) Refs(ctx context.Context) (map[backend.Ref]time.Time, error) {
 	if c.down.Load() {
 		return nil, errStoreDown

@@ -157,7 +157,9 @@ func TestAStoreThatIsDownIsInTheWayOfNothingElse(t *testing.T) {
 		w.get("a").want(t, 200, "")
 		w.create("b")
 		w.destroy("a").want(t, 200, "")
-		w.do("GET", "/health", "").want(t, 200, "")
+		if got := w.do("GET", "/health", "").want(t, 200, ""); got.str("status") != "ok" || got.body["store"].(map[string]any)["ok"] != false {
+			t.Errorf("health is %s", got.raw)
+		}
 		store.down.Store(false)
 		w.do("POST", "/v1/sandboxes/b/processes", `{"cmd":"true"}`).want(t, 200, "")
 	})

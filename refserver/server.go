@@ -40,7 +40,8 @@ type Server struct {
 	loop     *sweep.Loop
 	rows     *sweep.Loop // retention of bindings
 	bindings binding.Store
-	health   *probe.Probe[struct{}]
+	health   *probe.Probe[struct{}] // of the backend
+	store    *probe.Probe[struct{}] // of bindings
 	runners  *runners
 	auth     *auth
 	routes   []route
@@ -79,6 +80,7 @@ func New(cfg Config) (*Server, error) {
 	s.loop = sweep.New(s.pass, sweep.Config{Every: cfg.SweepEvery, Clock: cfg.Clock, Logger: cfg.Logger})
 	s.rows = sweep.New(s.retain, sweep.Config{Every: retainEvery, Clock: cfg.Clock, Logger: cfg.Logger})
 	s.health = probe.New(s.ping, probe.Config{Clock: cfg.Clock, Logger: cfg.Logger})
+	s.store = probe.New(s.pingStore, probe.Config{Clock: cfg.Clock, Logger: cfg.Logger})
 	return s, nil
 }
 
@@ -118,7 +120,12 @@ func (s *Server) Close() {
 	s.tasks.close()
 	s.reg.Close()
 	s.health.Close()
+	s.store.Close()
 	s.runners.close()
+}
+
+func (s *Server) pingStore(ctx context.Context) (struct{}, error) {
+	return struct{}{}, s.bindings.Ping(ctx)
 }
 
 func (s *Server) ping(ctx context.Context) (struct{}, error) { return struct{}{}, s.be.Ping(ctx) }
