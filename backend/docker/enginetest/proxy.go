@@ -3,6 +3,7 @@ package enginetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -23,6 +24,7 @@ type Verdict int
 const (
 	Pass      Verdict = iota // the engine answers
 	Refuse                   // 500, and the engine never hears of it
+	Missing                  // 404, and the engine never hears of it
 	CutBefore                // the connection ends, and the engine never hears of it
 	CutAfter                 // the connection ends when the engine has done it
 	FailAfter                // 500 when the engine has done it
@@ -122,7 +124,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v, words, mend := p.verdict(r)
 	switch v {
 	case Refuse:
-		fail(w, words)
+		fail(w, http.StatusInternalServerError, words)
+	case Missing:
+		fail(w, http.StatusNotFound, words)
 	case Claim:
 		w.WriteHeader(http.StatusOK)
 	case CutBefore:
@@ -141,7 +145,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case FailAfter:
 		p.discard(r)
-		fail(w, words)
+		fail(w, http.StatusInternalServerError, words)
 	case Twice:
 		body, _ := io.ReadAll(r.Body)
 		p.discard(with(r, body))
@@ -179,9 +183,9 @@ func (p *Proxy) later(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func fail(w http.ResponseWriter, words string) {
+func fail(w http.ResponseWriter, status int, words string) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusInternalServerError)
+	w.WriteHeader(status)
 	_, _ = io.WriteString(w, `{"message":"`+words+`"}`)
 }
 
@@ -218,7 +222,18 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, resp.Body)
+	_, _ = io.Copy(flusher{w, http.NewResponseController(w)}, resp.Body)
+}
+
+// flusher sends what is written at once, since some answers of an engine go on for long.
+type flusher struct {
+	w  io.Writer
+	rc *http.ResponseController
+}
+
+func (f flusher) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	return n, errors.Join(err, f.rc.Flush())
 }
 
 // Once gives the verdict on the first request whose path ends so, and lets all others pass.
