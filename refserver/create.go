@@ -81,6 +81,9 @@ func clampMS(ms int64, ceiling time.Duration) time.Duration {
 // create holds the id, then reserves, creates, opens, counts as live and registers; what fails is undone in the opposite order.
 // The token lives within the hold, so that what is registered is always counted.
 func (s *Server) create(ctx context.Context, spec backend.Spec) (*box, error) {
+	if err := s.countAll(ctx); err != nil {
+		return nil, err
+	}
 	h, err := s.holdNew(ctx, spec.ID)
 	if err != nil {
 		return nil, err
@@ -104,6 +107,19 @@ func (s *Server) create(ctx context.Context, spec backend.Spec) (*box, error) {
 	return b, nil
 }
 
+// countAll returns once the quota counts what there was before this Server. Until the first list it counts none of that, and would
+// admit as many again.
+func (s *Server) countAll(ctx context.Context) error {
+	if s.counted.Load() {
+		return nil
+	}
+	err := s.reconcile(ctx)
+	if s.counted.Load() { // also where so much was absent that nothing was dropped
+		return nil
+	}
+	return err
+}
+
 // holdNew takes an absent id, before any quota is looked at. A registered one is looked at again first, since it may have died.
 func (s *Server) holdNew(ctx context.Context, id string) (*hold, error) {
 	h, err := s.reg.Hold(id)
@@ -119,8 +135,6 @@ func (s *Server) holdNew(ctx context.Context, id string) (*hold, error) {
 	switch {
 	case errors.As(err, &held) && held.Destroying:
 		return nil, duplicate(id, stateDestroying, err)
-	case held != nil && s.stopping(id):
-		return nil, duplicate(id, stateRunning, err) // until its stop has come to its end
 	case held != nil:
 		return nil, duplicate(id, stateCreating, err)
 	case errors.Is(err, registry.ErrExists):
@@ -128,12 +142,6 @@ func (s *Server) holdNew(ctx context.Context, id string) (*hold, error) {
 	default:
 		return nil, err
 	}
-}
-
-func (s *Server) stopping(id string) bool {
-	tok, ok := s.led.Get(id)
-	state, _ := tok.State()
-	return ok && state == quota.Stopping
 }
 
 func duplicate(id, state string, cause error) *failure {

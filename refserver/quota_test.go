@@ -15,6 +15,23 @@ import (
 
 func twoSandboxes(cfg *refserver.Config) { cfg.MaxSandboxes = 2 }
 
+func TestAServerThatHasJustBegunCountsWhatWasThereBeforeIt(t *testing.T) { // R101
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		w.create("b")
+		_, w.url = w.replica("b", twoSandboxes)
+		mend := w.engine.Inject(memory.Fault{Call: "list", Err: errors.New("boom")})
+		w.do("POST", "/v1/sandboxes", `{"id":"c"}`).want(t, 503, "backend_unavailable")
+		mend()
+		got := w.do("POST", "/v1/sandboxes", `{"id":"c"}`).want(t, 429, "quota_exceeded")
+		if got.body["used"] != 2.0 {
+			t.Errorf("used is %v, want 2", got.body["used"])
+		}
+		w.destroy("a").want(t, 200, "")
+		w.create("c")
+	})
+}
+
 func TestCreatesInFlightCountAgainstTheHostLimit(t *testing.T) { // R18
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := newGate(), newGate()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -51,6 +52,7 @@ type Server struct {
 	joins    singleflight.Group // teardowns under way, by verb and id
 	tasks    tasks              // what goes on when its caller has left
 	buffers  relayBuffers
+	counted  atomic.Bool // the quota counts what there was before the Server
 }
 
 // New returns a Server, which starts nothing until Run is called or a request comes in. A value of cfg that no server can work
