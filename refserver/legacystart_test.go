@@ -73,6 +73,26 @@ func TestABindingIsWrittenAlsoWhenTheClientHasGone(t *testing.T) { // R108
 	}
 }
 
+func TestAnIDThatTheRunnerKeptIsPassedOnWithAndWithoutABinding(t *testing.T) { // R69
+	w, store, ref := legacyWorld(t)
+	w.runner.handle(func(rw http.ResponseWriter, r *http.Request) {
+		reply(rw, 200, wire.Process{ID: strings.TrimPrefix(r.URL.Path, "/v1/sandboxes/a/processes/"), Running: true})
+	})
+	store.bind(w, ref, "proc_self", "proc_self")
+	for _, id := range []string{"proc_unbound", "proc_self", "anything"} {
+		if got := w.do("GET", "/v1/sandboxes/a/processes/"+id, "").want(t, 200, ""); got.str("id") != id {
+			t.Errorf("%s is answered with %s", id, got.raw)
+		}
+	}
+	w.runner.handle(func(rw http.ResponseWriter, _ *http.Request) { reply(rw, 200, wire.Started{ID: "proc_y"}) })
+	if got := w.do("POST", "/v1/sandboxes/a/processes", `{"id":"proc_y","cmd":"true"}`).want(t, 200, ""); got.str("id") != "proc_y" {
+		t.Errorf("a start whose id the runner kept answers %s", got.raw)
+	}
+	if got := w.boundTo(ref, "proc_y"); got != "proc_y" {
+		t.Errorf("it is bound to %q", got)
+	}
+}
+
 func TestAStartThatHangsIsGivenUpInTheEnd(t *testing.T) {
 	legacyBubble(t, func(t *testing.T, w *world, _ *counted, _ backend.Ref) {
 		w.runner.handle(func(_ http.ResponseWriter, r *http.Request) {
