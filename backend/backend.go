@@ -120,3 +120,11 @@ type Marker interface {
 	// Mark sets the pin of a running instance and starts its lifetime anew; it answers Marked, Gone, or Unknown with an error.
 	Mark(ctx context.Context, r Ref, pinned bool) (Outcome, error)
 }
+
+// Watcher is implemented by backends whose engine tells of changes by itself.
+type Watcher interface {
+	// Watch calls changed when something of this owner may have begun or ended, whoever has done it, and returns when ctx has ended.
+	// A call is a reason to list and no more: it may come late, in vain, for several changes at once, or never.
+	// It is not called by two goroutines at once, and should return at once. A Backend that was Bound has no Watch.
+	Watch(ctx context.Context, changed func())
+}

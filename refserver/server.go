@@ -96,11 +96,15 @@ func limitsOf(cfg Config) []quota.Limit[claim] {
 	return limits
 }
 
-// Run sweeps, at once and then each period, which is also how the Server learns what the backend has. It returns when ctx has ended
-// or the Server is closed, after the last sweep has. A
-// backend that does not answer is no reason to return: the next sweep asks again. It is called once.
+// Run sweeps, at once and then each period, which is also how the Server learns what the backend has; a [backend.Watcher] lets it
+// learn sooner. It returns when ctx has ended or the Server is closed, after the last sweep has. A backend that does not answer is no
+// reason to return: the next sweep asks again. It is called once.
 func (s *Server) Run(ctx context.Context) {
-	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	var heeding, wg sync.WaitGroup
+	heeding.Go(func() { s.heed(ctx) })
+	defer heeding.Wait()
+	defer cancel() // once the loops have ended, which Close ends too
 	defer wg.Wait()
 	for _, loop := range []*sweep.Loop{s.loop, s.rows} {
 		loop.Nudge()

@@ -32,6 +32,7 @@ type Engine struct {
 	boxes  map[key]*box
 	faults []*fault // newest last
 	calls  map[string]int
+	news   chan struct{} // closed by the next change
 }
 
 type key struct{ owner, id string }
@@ -61,7 +62,7 @@ func NewEngine(cfg Config) *Engine {
 	if cfg.Ended == nil {
 		cfg.Ended = func(backend.Ref) {}
 	}
-	return &Engine{cfg: cfg, boxes: map[key]*box{}, calls: map[string]int{}}
+	return &Engine{cfg: cfg, boxes: map[key]*box{}, calls: map[string]int{}, news: make(chan struct{})}
 }
 
 func nowhere(_ context.Context, s backend.Sandbox) (backend.Endpoint, error) {
@@ -165,4 +166,17 @@ func (e *Engine) settle(k key, was, after *box) {
 	if after != nil {
 		e.boxes[k] = after
 	}
+	e.tellLocked()
+}
+
+// tellLocked wakes those who watch.
+func (e *Engine) tellLocked() {
+	close(e.news)
+	e.news = make(chan struct{})
+}
+
+func (e *Engine) nextChange() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.news
 }

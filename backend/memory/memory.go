@@ -17,8 +17,8 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 )
 
-// Backend is one owner's handle on an Engine, made by New or Engine.Open. It implements backend.Backend and backend.Marker, and
-// is safe for concurrent use.
+// Backend is one owner's handle on an Engine, made by New or Engine.Open. It implements backend.Backend, backend.Marker and
+// backend.Watcher, and is safe for concurrent use.
 type Backend struct {
 	engine *Engine
 	owner  string
@@ -153,4 +153,18 @@ func (b *Backend) mark(ctx context.Context, r backend.Ref, pinned bool) (backend
 func (b *Backend) Ping(ctx context.Context) error {
 	_, err := do(ctx, b.engine, "ping", "", nil, func(bool) (struct{}, error) { return struct{}{}, nil })
 	return err
+}
+
+// Watch implements backend.Watcher. It tells of other owners' changes, too.
+func (b *Backend) Watch(ctx context.Context, changed func()) {
+	next := b.engine.nextChange()
+	for {
+		select {
+		case <-next:
+			next = b.engine.nextChange() // before the list that changed may lead to
+			changed()
+		case <-ctx.Done():
+			return
+		}
+	}
 }

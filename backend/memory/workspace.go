@@ -63,5 +63,6 @@ func (b *Backend) changeRunning(k key, change func(key, *box)) (backend.Ref, boo
 		return backend.Ref{}, false
 	}
 	change(k, box)
+	b.engine.tellLocked()
 	return box.sandbox.Ref, true
 }

@@ -31,6 +31,7 @@ const (
 	Twice                    // the engine is asked twice, and its second answer counts
 	Delay                    // the engine is asked a little later
 	Hang                     // no answer until the proxy is mended, and then the engine's
+	Late                     // no answer until the proxy is mended, and the engine is asked then even if the caller has left
 	Claim                    // 200 with no content, and the engine never hears of it
 )
 
@@ -139,6 +140,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.forward(w, r)
 		case <-r.Context().Done():
 		}
+	case Late:
+		body, _ := io.ReadAll(r.Body)
+		<-mend
+		p.forward(w, with(r.WithContext(context.WithoutCancel(r.Context())), body))
 	case CutAfter:
 		p.discard(r)
 		p.done()
@@ -222,6 +227,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(resp.StatusCode)
+	_ = http.NewResponseController(w).Flush() // there may be no more for long
 	_, _ = io.Copy(flusher{w, http.NewResponseController(w)}, resp.Body)
 }
 
