@@ -30,7 +30,8 @@ const (
 	theServer = "server"
 	theRunner = "runner"
 	both      = "both"
-	power     = "power" // all of it at once, sandboxes too, and what was on the disk at that moment is all there is
+	power     = "power"   // all of it at once, sandboxes too, and what was on the disk at that moment is all there is
+	relapse   = "relapse" // both, at some step of the runner, and then what is started next, whose steps are counted
 )
 
 // kind is an operation, whose steps say when, and what crashes then.
@@ -39,7 +40,7 @@ type kind struct{ op, traced, victim string }
 func kinds() (all []kind) {
 	for _, op := range []string{opCreate, opResume, opStart, opExec, opKill, opStop, opDestroy} {
 		for _, traced := range []string{theServer, theRunner} {
-			for _, victim := range []string{theServer, theRunner, both, power} {
+			for _, victim := range []string{theServer, theRunner, both, power, relapse} {
 				all = append(all, kind{op, traced, victim})
 			}
 		}
@@ -50,31 +51,53 @@ func kinds() (all []kind) {
 // point is a crash at one step of one operation.
 type point struct {
 	kind
-	n    int    // the number of the point in its run
-	step int    // of the traced process, from 1 on
-	when string // "before" the step or "after" it
-	seed uint64 // of the order in which the truth is asked for
+	n     int    // the number of the point in its run
+	step  int    // of the traced process, from 1 on
+	when  string // "before" the step or "after" it
+	first int    // of a relapse, the step of the runner at which both die
+	seed  uint64 // of the order in which the truth is asked for
 }
 
 func (p point) String() string {
+	if p.victim == relapse {
+		return fmt.Sprintf("%d: both die %s step %d of the runner in %s, and then the %s %s step %d of its start", p.n, p.when, p.first, p.op, p.traced, p.when, p.step)
+	}
 	return fmt.Sprintf("%d: %s dies %s step %d of the %s in %s", p.n, p.victim, p.when, p.step, p.traced, p.op)
 }
 
-// plan chooses n points of all kinds alike. Of each kind it takes every step once before it takes one again. steps are those of an
-// operation without a crash, by the kind without a victim.
-func plan(seed uint64, n int, steps map[kind][]string) (points []point) {
+// keep and subject are the ids of the sandboxes: the operation is about the subject.
+func (p point) keep() string    { return fmt.Sprintf("k-%d", p.n) }
+func (p point) subject() string { return fmt.Sprintf("s-%d", p.n) }
+
+// steps are those that operations have without a crash, by the kind without a victim.
+type steps map[kind][]string
+
+// of returns the numbers of the steps that are worth a crash, for points of a kind.
+func (s steps) of(k kind) []int {
+	if k.victim == relapse {
+		k.op = opBoot
+	}
+	return distinct(s[kind{k.op, k.traced, ""}])
+}
+
+// plan chooses n points of all kinds alike. Of each kind it takes every step once before it takes one again.
+func plan(seed uint64, n int, all steps) (points []point) {
 	rng := rand.New(rand.NewPCG(seed, 0))
+	shuffled := func(numbers []int) []int {
+		rng.Shuffle(len(numbers), func(i, j int) { numbers[i], numbers[j] = numbers[j], numbers[i] })
+		return numbers
+	}
 	left := map[kind][]int{}
 	for len(points) < n {
-		all := kinds()
-		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		for _, k := range all[:min(len(all), n-len(points))] {
+		round := kinds()
+		rng.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
+		for _, k := range round[:min(len(round), n-len(points))] {
 			if len(left[k]) == 0 {
-				left[k] = distinct(steps[kind{k.op, k.traced, ""}])
-				rng.Shuffle(len(left[k]), func(i, j int) { left[k][i], left[k][j] = left[k][j], left[k][i] })
+				left[k] = shuffled(all.of(k))
 			}
 			points = append(points, point{
-				kind: k, n: len(points), step: left[k][0], when: []string{"before", "after"}[rng.IntN(2)], seed: rng.Uint64(),
+				kind: k, n: len(points), step: left[k][0], when: []string{"before", "after"}[rng.IntN(2)],
+				first: shuffled(all.of(kind{k.op, theRunner, ""}))[0], seed: rng.Uint64(),
 			})
 			left[k] = left[k][1:]
 		}

@@ -3,11 +3,8 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -39,10 +36,9 @@ func TestWhateverDiesWhatIsSaidAfterwardsIsTrueAndNothingIsLeft(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d, %d points", *crashSeed, n)
-	counting := newCrashWorld(newLab(t))
-	steps := counting.count()
-	todo := plan(*crashSeed, n, steps)
-	t.Cleanup(func() { r.report(t, todo, steps) })
+	all := newCrashWorld(newLab(t)).count()
+	todo := plan(*crashSeed, n, all)
+	t.Cleanup(func() { r.report(t, todo, all) })
 	go func() {
 		defer close(points)
 		for _, p := range todo {
@@ -67,34 +63,6 @@ type crashRun struct {
 	missed    int
 	survivors []string
 	faults    int
-}
-
-// count carries each operation out without a crash and returns the steps of the server and of the runner.
-func (w *crashWorld) count() map[kind][]string {
-	ctx := w.t.Context()
-	steps := map[kind][]string{}
-	w.up()
-	for i, k := range kinds() {
-		k.victim = ""
-		if _, known := steps[k]; known {
-			continue
-		}
-		keep, subject := fmt.Sprintf("k-%d", i), fmt.Sprintf("s-%d", i)
-		if err := w.prepare(ctx, k.op, keep, subject); err != nil {
-			w.t.Fatal(err)
-		}
-		tr := startTrace(w.t, w.pid(k.traced), 0, "before")
-		done, err := act(ctx, w.api, k.op, subject)
-		steps[k] = tr.end()
-		if err != nil || !done || len(steps[k]) == 0 {
-			w.t.Fatalf("%s without a crash: %v, %v, steps of the %s: %v", k.op, done, err, k.traced, steps[k])
-		}
-		if err := w.clear(ctx); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	w.finish(nil)
-	return steps
 }
 
 // finish ends a world that nothing was wrong with.
@@ -124,126 +92,6 @@ func (r *crashRun) work(l *lab, points <-chan point) {
 
 func tail(s string) string { return s[max(0, len(s)-3000):] }
 
-// answer is what became of an operation.
-type answer struct {
-	done bool
-	err  error
-}
-
-// crash carries out one point in a world where all is well and empty, and leaves it so.
-func (r *crashRun) crash(w *crashWorld, p point) error {
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
-	defer cancel()
-	keep, subject := fmt.Sprintf("k-%d", p.n), fmt.Sprintf("s-%d", p.n)
-	if err := w.prepare(ctx, p.op, keep, subject); err != nil {
-		return fmt.Errorf("prepare: %w", err)
-	}
-	runner := w.runner()
-	tr := startTrace(w.t, w.pid(p.traced), p.step, p.when)
-	answers := make(chan answer, 1)
-	api := w.api
-	go func() {
-		done, err := act(ctx, api, p.op, subject)
-		answers <- answer{done, err}
-	}()
-	var a answer
-	answered := false
-	select {
-	case line := <-tr.lines:
-		r.note(line)
-	case a = <-answers:
-		answered = true
-		r.note("")
-	}
-	if !answered && p.victim != theRunner {
-		select {
-		case a = <-answers:
-			answered = true
-		default:
-		}
-	}
-	var copied *crashWorld
-	if p.victim == power {
-		copied = w.copy(w.t)
-		for block := range w.blocks {
-			copied.blocks[block] = true
-		}
-	}
-	w.kill(p.victim)
-	tr.end()
-	w.ended(p.victim, runner)
-	if !answered && p.victim == theRunner {
-		a = <-answers // of a server that lives
-	}
-	if copied != nil {
-		if err := r.aftermath(ctx, copied, p, a); err != nil {
-			return fmt.Errorf("in the copy: %w", err)
-		}
-		r.survived(nil)
-		copied.finish(r)
-		_ = os.RemoveAll(copied.home)
-	}
-	return r.aftermath(ctx, w, p, a)
-}
-
-// aftermath starts again what has died and looks for the truth.
-func (r *crashRun) aftermath(ctx context.Context, w *crashWorld, p point, a answer) error {
-	rng := rand.New(rand.NewPCG(p.seed, 1))
-	runnerDied := p.victim != theServer
-	inDoubt := p.victim == theRunner && !a.done && (p.op == opCreate || p.op == opResume)
-	keep, subject := fmt.Sprintf("k-%d", p.n), fmt.Sprintf("s-%d", p.n)
-	if p.victim != theRunner {
-		w.up()
-	}
-	if p.victim == theRunner { // the server lives, and learns of it when it looks
-		if _, err := w.api.List(ctx, url.Values{"fresh": {"1"}}); err != nil {
-			return err
-		}
-	}
-	full := rng.IntN(2) == 0
-	if full { // as the very first thing that a new server is asked for
-		if err := w.checkQuota(ctx, inDoubt); err != nil {
-			return err
-		}
-	}
-	bystander := expect(opExec, keep, true, p.victim)
-	if _, err := w.check(ctx, rng, bystander, false); err != nil {
-		return fmt.Errorf("what nothing was done to: %w", err)
-	}
-	e := expect(p.op, subject, a.done, p.victim)
-	got, err := w.check(ctx, rng, e, p.victim == theServer && !a.done)
-	if err == nil && got != isAbsent {
-		err = w.checkOnce(ctx, p, subject, a.done, runnerDied)
-	}
-	if err == nil && !full {
-		err = w.checkQuota(ctx, inDoubt)
-	}
-	if err == nil && inDoubt { // which ends with the server
-		w.server.end(9)
-		w.up()
-		err = w.checkQuota(ctx, false)
-	}
-	if err != nil {
-		return fmt.Errorf("the answer was %v, %v: %w", a.done, a.err, err)
-	}
-	return r.emptied(ctx, w, p, subject)
-}
-
-// emptied destroys everything and looks for what survives it.
-func (r *crashRun) emptied(ctx context.Context, w *crashWorld, p point, subject string) error {
-	if err := w.clear(ctx); err != nil {
-		return err
-	}
-	if got, err := w.view(ctx, rand.New(rand.NewPCG(p.seed, 2)), subject); err != nil || got != isAbsent {
-		return fmt.Errorf("after it was destroyed %s is %s: %w", subject, got, err)
-	}
-	found := w.survivors()
-	if r.survived(found); len(found) > 0 {
-		return fmt.Errorf("survivors:\n%s", strings.Join(found, "\n"))
-	}
-	return nil
-}
-
 func (r *crashRun) survived(found []string) {
 	if r == nil {
 		return
@@ -269,10 +117,10 @@ func (r *crashRun) note(line string) {
 }
 
 // report prints what a run has done and found.
-func (r *crashRun) report(t *testing.T, points []point, steps map[kind][]string) {
+func (r *crashRun) report(t *testing.T, points []point, all steps) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for k, list := range steps {
+	for k, list := range all {
 		t.Logf("%s has %d steps of the %s: %s", k.op, len(list), k.traced, strings.Join(list, " "))
 	}
 	t.Logf("seed %d: %d points in %s: %s", *crashSeed, len(points), time.Since(r.began).Round(time.Second), strings.Join(byKind(points), ", "))

@@ -244,11 +244,11 @@ func stepName(nr uint64, args [6]uint64) string {
 		}
 		return "kill"
 	}
-	return steps()[nr]
+	return alwaysSteps()[nr]
 }
 
-// steps names the system calls that are always a step.
-func steps() map[uint64]string {
+// alwaysSteps names the system calls that are always a step.
+func alwaysSteps() map[uint64]string {
 	return map[uint64]string{
 		unix.SYS_MKDIRAT: "mkdir", unix.SYS_UNLINKAT: "unlink", unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_LINKAT: "link",
 		unix.SYS_FCHOWNAT: "chown", unix.SYS_FCHOWN: "chown", unix.SYS_FCHMODAT: "chmod", unix.SYS_FCHMOD: "chmod", unix.SYS_FTRUNCATE: "truncate",

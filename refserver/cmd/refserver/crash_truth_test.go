@@ -180,7 +180,8 @@ func (w *crashWorld) runs(ctx context.Context, id, process string) (bool, error)
 }
 
 // checkOnce looks at what the operation did to the subject, which runs: nothing is begun twice, and what was killed stays so.
-func (w *crashWorld) checkOnce(ctx context.Context, p point, id string, done, runnerDied bool) error {
+func (w *crashWorld) checkOnce(ctx context.Context, p point, done bool) error {
+	id, runnerDied := p.subject(), p.victim != theServer
 	switch p.op {
 	case opStart:
 		return w.checkOwn(ctx, id, done, runnerDied)

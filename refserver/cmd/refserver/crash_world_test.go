@@ -10,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -119,6 +121,7 @@ func (w *crashWorld) copy(t testing.TB) *crashWorld {
 		t.Fatal(err)
 	}
 	to := newCrashWorld(&lab{t: t, home: home, env: w.env})
+	maps.Copy(to.blocks, w.blocks)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(to.state()), 0o700), copyTree(w.state(), to.state())); err != nil {
 		t.Fatal(err)
 	}
@@ -179,13 +182,11 @@ func (w *crashWorld) strays() []process {
 
 // runners returns the living processes that host the sandboxes of this state directory.
 func (w *crashWorld) runners() []process {
-	var found []process
-	for _, p := range processes(func(int, uint32) bool { return true }) {
-		if strings.HasSuffix(p.args, "runner --host "+w.state()) {
-			found = append(found, p)
-		}
-	}
-	return found
+	host := []byte("\x00runner\x00--host\x00" + w.state() + "\x00")
+	return processes(func(pid int, _ uint32) bool {
+		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
+		return bytes.HasSuffix(args, host)
+	})
 }
 
 // processes returns the living processes of the machine that match.
@@ -207,11 +208,23 @@ func processes(match func(pid int, uid uint32) bool) (found []process) {
 	return found
 }
 
-// alive says whether a process has not died; one that waits for its parent has.
+// alive says whether any thread of a process has not died: as long as one has not, its files are open.
 func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	i := bytes.LastIndexByte(stat, ')')
-	return err == nil && len(stat) > i+2 && !strings.ContainsRune("ZX", rune(stat[i+2]))
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return slices.ContainsFunc(stats, func(path string) bool {
+		s := procState(path)
+		return s != 0 && s != 'Z' && s != 'X'
+	})
+}
+
+// procState returns the letter that the kernel has for what a process or thread does, 0 where there is none.
+func procState(path string) byte {
+	stat, _ := os.ReadFile(path) // it may have ended
+	i := bytes.LastIndex(stat, []byte(") "))
+	if i < 0 {
+		return 0
+	}
+	return stat[i+2]
 }
 
 // blockOf returns the first uid of the block that uid is of, or 0: a block is what one runner takes for its sandboxes.

@@ -1,0 +1,177 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/keepwell-go/keepwell/refserver/client"
+)
+
+// count carries each operation out without a crash and returns the steps of the server and of the runner.
+func (w *crashWorld) count() steps {
+	ctx := w.t.Context()
+	all := steps{}
+	w.up()
+	for i, k := range kinds() {
+		k.victim = ""
+		if _, known := all[k]; known {
+			continue
+		}
+		keep, subject := fmt.Sprintf("k-%d", i), fmt.Sprintf("s-%d", i)
+		if err := w.prepare(ctx, k.op, keep, subject); err != nil {
+			w.t.Fatal(err)
+		}
+		tr := startTrace(w.t, w.pid(k.traced), 0, "before")
+		done, err := act(ctx, w.api, k.op, subject)
+		all[k] = tr.end()
+		if err != nil || !done || len(all[k]) == 0 {
+			w.t.Fatalf("%s without a crash: %v, %v, steps of the %s: %v", k.op, done, err, k.traced, all[k])
+		}
+		if err := w.clear(ctx); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	for _, who := range []string{theRunner, theServer} {
+		w.kill(both)
+		w.ended(both, w.runner())
+		all[kind{opBoot, who, ""}], _ = w.bootAndDie(who, 0, "before")
+		w.up()
+	}
+	w.finish(nil)
+	return all
+}
+
+// answer is what became of an operation.
+type answer struct {
+	done bool
+	err  error
+}
+
+// crash carries out one point in a world where all is well and empty, and leaves it so.
+func (r *crashRun) crash(w *crashWorld, p point) error {
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	if err := w.prepare(ctx, p.op, p.keep(), p.subject()); err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	a, copied := r.strike(ctx, w, p)
+	if copied != nil {
+		if err := r.aftermath(ctx, copied, p, a); err != nil {
+			return fmt.Errorf("in the copy: %w", err)
+		}
+		copied.finish(r)
+		_ = os.RemoveAll(copied.home)
+	}
+	if p.victim == relapse {
+		_, said := w.bootAndDie(p.traced, p.step, p.when)
+		r.note(said)
+	}
+	return r.aftermath(ctx, w, p, a)
+}
+
+// strike begins the operation and lets the victim die at the step, or at the end when the step does not come. What died with the
+// power cut is returned as a copy of its state.
+func (r *crashRun) strike(ctx context.Context, w *crashWorld, p point) (a answer, copied *crashWorld) {
+	traced, victim, step := p.traced, p.victim, p.step
+	if victim == relapse {
+		traced, victim, step = theRunner, both, p.first
+	}
+	runner := w.runner()
+	tr := startTrace(w.t, w.pid(traced), step, p.when)
+	answers := make(chan answer, 1)
+	go func(api *client.Client) {
+		done, err := act(ctx, api, p.op, p.subject())
+		answers <- answer{done, err}
+	}(w.api)
+	said, answered := "", false
+	select {
+	case said = <-tr.lines:
+	case a = <-answers:
+		answered = true
+	}
+	if p.victim != relapse {
+		r.note(said)
+	}
+	if !answered { // it may have been, at this very moment
+		select {
+		case a = <-answers:
+			answered = true
+		default:
+		}
+	}
+	if victim == power {
+		copied = w.copy(w.t)
+	}
+	w.kill(victim)
+	tr.end()
+	w.ended(victim, runner)
+	if !answered && victim == theRunner {
+		a = <-answers // of a server that lives
+	}
+	return a, copied
+}
+
+// aftermath starts again what has died and looks for the truth.
+func (r *crashRun) aftermath(ctx context.Context, w *crashWorld, p point, a answer) error {
+	rng := rand.New(rand.NewPCG(p.seed, 1))
+	if p.victim != theRunner {
+		w.up()
+	} else if _, err := w.api.List(ctx, url.Values{"fresh": {"1"}}); err != nil { // the server lives, and learns of it when it looks
+		return err
+	}
+	inDoubt := p.victim == theRunner && !a.done && (p.op == opCreate || p.op == opResume)
+	full := rng.IntN(2) == 0
+	if full { // as the very first thing that a new server is asked for
+		if err := w.checkQuota(ctx, inDoubt); err != nil {
+			return err
+		}
+	}
+	err := w.checkBoth(ctx, rng, p, a)
+	if err == nil && !full {
+		err = w.checkQuota(ctx, inDoubt)
+	}
+	if err == nil && inDoubt { // which ends with the server
+		w.server.end(syscall.SIGKILL)
+		w.up()
+		err = w.checkQuota(ctx, false)
+	}
+	if err != nil {
+		return fmt.Errorf("the answer was %v, %v: %w", a.done, a.err, err)
+	}
+	return r.emptied(ctx, w, p)
+}
+
+// checkBoth looks at the sandbox that nothing was done to, and at the subject.
+func (w *crashWorld) checkBoth(ctx context.Context, rng *rand.Rand, p point, a answer) error {
+	if _, err := w.check(ctx, rng, expect(opExec, p.keep(), true, p.victim), false); err != nil {
+		return fmt.Errorf("what nothing was done to: %w", err)
+	}
+	got, err := w.check(ctx, rng, expect(p.op, p.subject(), a.done, p.victim), p.victim == theServer && !a.done)
+	if err != nil || got == isAbsent {
+		return err
+	}
+	return w.checkOnce(ctx, p, a.done)
+}
+
+// emptied destroys everything and looks for what survives it.
+func (r *crashRun) emptied(ctx context.Context, w *crashWorld, p point) error {
+	if err := w.clear(ctx); err != nil {
+		return err
+	}
+	if got, err := w.view(ctx, rand.New(rand.NewPCG(p.seed, 2)), p.subject()); err != nil || got != isAbsent {
+		return fmt.Errorf("after it was destroyed %s is %s: %w", p.subject(), got, err)
+	}
+	found := w.survivors()
+	if r.survived(found); len(found) > 0 {
+		return fmt.Errorf("survivors:\n%s", strings.Join(found, "\n"))
+	}
+	return nil
+}
