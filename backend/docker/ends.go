@@ -112,26 +112,23 @@ func (b *Backend) destroy(ctx context.Context, r backend.Ref) (backend.Outcome, 
 		if err := b.removeContainer(ctx, bx.container.ID); err != nil {
 			return backend.Unknown, unclear(err)
 		}
-	} else {
-		last, ok := bx.kept()
-		if !ok || last.sandbox.Instance != r.Instance {
-			return backend.Gone, nil
-		}
-		workspace = last.of
+	} else if workspace = bx.workspaceOf(r.Instance); workspace == "" {
+		return backend.Gone, nil
 	}
 	return b.empty(ctx, bx, r, workspace)
 }
 
-// empty removes a workspace and then the marks on it, which say until the end whose it was.
+// empty removes a workspace, after what goes with it and before the marks on it, which say until the end whose it was.
 func (b *Backend) empty(ctx context.Context, bx *box, r backend.Ref, workspace string) (backend.Outcome, error) {
 	if err := b.removeHelpers(ctx, bx, r.Instance); err != nil {
 		return backend.Unknown, unclear(err)
 	}
-	if err := b.removeVolume(ctx, workspace); err != nil {
-		if errdefs.IsConflict(err) {
+	for _, name := range append(bx.beside(workspace), workspace) {
+		if err := b.removeVolume(ctx, name); errdefs.IsConflict(err) {
 			return b.takenOver(ctx, r, err)
+		} else if err != nil {
+			return backend.Unknown, unclear(fmt.Errorf("its workspace stays: %w", err))
 		}
-		return backend.Unknown, unclear(fmt.Errorf("its workspace stays: %w", err))
 	}
 	for _, m := range bx.marks {
 		if m.of != workspace {

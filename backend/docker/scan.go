@@ -129,19 +129,48 @@ func (bx *box) newest(fits func(volume) bool) (last volume, ok bool) {
 	return last, ok
 }
 
-// kept returns the workspace that is without a container, as the sandbox that ran in it last. Of several, which only a race with
-// somebody who removes containers can leave, it is the one that was used last. A mark that has outlived its workspace counts for it.
-func (bx *box) kept() (last volume, ok bool) {
+// kept returns the workspace that is without a container, as the sandbox that ran in it last. Of several it is the oldest: a create
+// that finds one moves into it, so the younger ones are of creates that failed and could not clean up, and nothing ever ran in them.
+// A mark that has outlived its workspace counts for it.
+func (bx *box) kept() (first volume, ok bool) {
+	var made time.Time
 	for _, w := range slices.Concat(bx.workspaces, bx.marks) {
-		at := w.sandbox.Created
-		if m, marked := bx.newest(func(m volume) bool { return m.of == w.of }); marked {
-			w.sandbox, at = remembered(m), m.mark.renewed
-		}
-		if !ok || at.After(last.mark.renewed) {
-			last, ok = volume{name: w.of, of: w.of, sandbox: w.sandbox, mark: mark{renewed: at}}, true
+		if at := w.sandbox.Created; !ok || at.Before(made) {
+			made, first, ok = at, w, true
 		}
 	}
-	return last, ok
+	if m, marked := bx.newest(func(m volume) bool { return m.of == first.of }); marked {
+		first.sandbox = remembered(m)
+	}
+	return first, ok
+}
+
+// workspaceOf returns the workspace of an instance that has no container: the one that is kept, or what a create of it that failed
+// has left beside that; "" if there is neither.
+func (bx *box) workspaceOf(instance string) string {
+	first, ok := bx.kept()
+	if ok && first.sandbox.Instance == instance {
+		return first.of
+	}
+	for _, w := range bx.workspaces { // the label of the one that is kept says who made it, not who ran in it last
+		if w.name != first.of && w.sandbox.Instance == instance {
+			return w.name
+		}
+	}
+	return ""
+}
+
+// beside returns the workspaces that go with this one: if it is the one that is kept, all others, in which nothing ever ran.
+func (bx *box) beside(workspace string) (names []string) {
+	if first, ok := bx.kept(); !ok || first.of != workspace {
+		return nil
+	}
+	for _, w := range bx.workspaces {
+		if w.name != workspace {
+			names = append(names, w.name)
+		}
+	}
+	return names
 }
 
 // remembered returns the sandbox of a mark, with what the mark says of it.
