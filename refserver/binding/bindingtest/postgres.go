@@ -1,0 +1,193 @@
+package bindingtest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// PostgresVariable names a database for tests by its URL. Without it they start a server of their own.
+const PostgresVariable = "TEST_POSTGRES"
+
+// startTime is how long a server may take until it answers.
+const startTime = time.Minute
+
+// supervisor runs a server until its standard input ends, which it does when the tests end, however they do.
+const supervisor = `"$@" & server=$!; { read -r _; kill -INT $server; } <&3 2>/dev/null & wait $server`
+
+// Postgres is a PostgreSQL server of a test's own, reached over a socket in its directory.
+type Postgres struct {
+	Password string // that each URL carries
+
+	dir, bin string
+	user     *syscall.Credential // that the server runs as; nil: the one that runs the tests
+	keep     io.Closer           // the server runs until this is closed
+	cmd      *exec.Cmd
+}
+
+// URL returns the URL of a database that exists.
+func (p *Postgres) URL() string {
+	u := url.URL{Scheme: "postgres", User: url.UserPassword("keeper", p.Password), Path: "/postgres", RawQuery: url.Values{"host": {p.dir}}.Encode()}
+	return u.String()
+}
+
+// NewPostgres starts a server with the programs of PATH or of Debian's packages, in a directory of its own. The caller must Remove
+// it. Its error is exec.ErrNotFound where there are no such programs.
+func NewPostgres(ctx context.Context) (*Postgres, error) {
+	bin, err := postgresPrograms()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "kwpg") // the path of a socket has to be short
+	if err != nil {
+		return nil, err
+	}
+	p := &Postgres{Password: "pw-" + rand.Text() + "-%/?", dir: dir, bin: bin}
+	if p.user, err = ordinaryUser(); err == nil {
+		err = p.init(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := p.Start(ctx); err != nil {
+		return nil, errors.Join(err, p.Remove())
+	}
+	return p, nil
+}
+
+// postgresPrograms returns the directory of the newest server that is installed.
+func postgresPrograms() (string, error) {
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if path, err := exec.LookPath("postgres"); err == nil {
+		path, err = filepath.EvalSymlinks(path) // to where the other programs are
+		return filepath.Dir(path), err
+	}
+	if len(found) == 0 {
+		return "", errors.Join(fmt.Errorf("postgres: %w", exec.ErrNotFound), err)
+	}
+	version := func(path string) int { n, _ := strconv.Atoi(strings.Split(path, "/")[4]); return n }
+	slices.SortFunc(found, func(a, b string) int { return version(b) - version(a) })
+	return filepath.Dir(found[0]), nil
+}
+
+// ordinaryUser returns whom to run the server as, since it refuses to run as root: the user that its package has made, or one that is
+// on each machine. It has to be one with a name.
+func ordinaryUser() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		if u, err = user.Lookup("daemon"); err != nil {
+			return nil, err
+		}
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, err
+}
+
+// init makes the data directory.
+func (p *Postgres) init(ctx context.Context) error {
+	secret := filepath.Join(p.dir, "password")
+	if err := os.WriteFile(secret, []byte(p.Password), 0o600); err != nil {
+		return err
+	}
+	if p.user != nil {
+		uid, gid := int(p.user.Uid), int(p.user.Gid)
+		if err := errors.Join(os.Chown(p.dir, uid, gid), os.Chown(secret, uid, gid)); err != nil {
+			return err
+		}
+	}
+	cmd := p.command(ctx, "initdb", "-D", p.data(), "-U", "keeper", "--pwfile", secret, "--auth=scram-sha-256", "--no-sync", "-E", "UTF8", "--locale=C")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
+
+// command returns a command of the server's programs, run as an ordinary user.
+func (p *Postgres) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	if !filepath.IsAbs(name) {
+		cmd = exec.CommandContext(ctx, filepath.Join(p.bin, name), args...)
+	}
+	cmd.Dir = p.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.user}
+	return cmd
+}
+
+// Start starts the server and returns when it answers.
+func (p *Postgres) Start(ctx context.Context) error {
+	end, keep, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer end.Close()
+	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return errors.Join(err, keep.Close())
+	}
+	defer log.Close()
+	p.keep = keep
+	p.cmd = p.command(context.WithoutCancel(ctx), "/bin/sh", "-c", supervisor, "sh", filepath.Join(p.bin, "postgres"), "-D", p.data(),
+		"-k", p.dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB")
+	p.cmd.ExtraFiles, p.cmd.Stdout, p.cmd.Stderr = []*os.File{end}, log, log
+	if err := p.cmd.Start(); err != nil {
+		return errors.Join(err, keep.Close())
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	for {
+		err := p.command(ctx, "pg_isready", "-q", "-h", p.dir, "-t", "1").Run()
+		if err == nil {
+			return nil
+		}
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() > 2 || ctx.Err() != nil { // 1 and 2: not yet
+			said, _ := os.ReadFile(log.Name())
+			return fmt.Errorf("postgres does not answer: %w\n%s", errors.Join(err, p.Stop()), said)
+		}
+	}
+}
+
+// Stop ends the server and all connections to it. Start goes on with the same data.
+func (p *Postgres) Stop() error {
+	if p.cmd == nil {
+		return nil
+	}
+	err := errors.Join(p.keep.Close(), p.cmd.Wait())
+	p.cmd = nil
+	return err
+}
+
+// Remove ends the server and removes its data.
+func (p *Postgres) Remove() error { return errors.Join(p.Stop(), os.RemoveAll(p.dir)) }
+
+// SkipWithoutPostgres skips a test that NewPostgres has failed for want of programs, or fails it where KEEPWELL_REQUIRE lists
+// postgres.
+func SkipWithoutPostgres(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, exec.ErrNotFound) && !slices.Contains(strings.Split(os.Getenv("KEEPWELL_REQUIRE"), ","), "postgres") {
+		t.Skipf("%v; install postgresql, or name a database by %s", err, PostgresVariable)
+	}
+	t.Fatal(err)
+}
