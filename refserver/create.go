@@ -135,6 +135,8 @@ func (s *Server) holdNew(ctx context.Context, id string) (*hold, error) {
 	switch {
 	case errors.As(err, &held) && held.Destroying:
 		return nil, duplicate(id, stateDestroying, err)
+	case held != nil && s.stopping(id):
+		return nil, duplicate(id, stateRunning, err) // until its stop has come to its end
 	case held != nil:
 		return nil, duplicate(id, stateCreating, err)
 	case errors.Is(err, registry.ErrExists):
@@ -142,6 +144,12 @@ func (s *Server) holdNew(ctx context.Context, id string) (*hold, error) {
 	default:
 		return nil, err
 	}
+}
+
+func (s *Server) stopping(id string) bool {
+	tok, ok := s.led.Get(id)
+	state, _ := tok.State()
+	return ok && state == quota.Stopping
 }
 
 func duplicate(id, state string, cause error) *failure {

@@ -202,6 +202,9 @@ func TestADestroyDuringAStopWaitsForItAndThenDestroys(t *testing.T) {
 		stopped := w.later("POST", "/v1/sandboxes/a:stop", "")
 		<-stops.came
 		seen := w.later("GET", "/v1/sandboxes/a", "")
+		if got := w.do("POST", "/v1/sandboxes", `{"id":"a"}`).want(t, 409, "duplicate"); got.str("state") != "running" {
+			t.Errorf("a create during the stop is told %s", got.raw)
+		}
 		gone := w.later("DELETE", "/v1/sandboxes/a", "")
 		synctest.Wait()
 		stops.release()
