@@ -17,6 +17,7 @@ import (
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/bodylimit"
 	"github.com/keepwell-go/keepwell/refserver"
+	"github.com/keepwell-go/keepwell/refserver/binding"
 )
 
 // drainTime is how long requests under way may take to finish once the server was told to end.
@@ -44,6 +45,7 @@ type serveCmd struct {
 	MaxFileBytes       int64         `placeholder:"BYTES" default:"${max_file}" help:"Largest file that is written."`
 	RequireConfinement bool          `help:"Refuse to start where the machine cannot confine sandboxes fully."`
 	dockerFlags
+	storeFlags
 	Log string `placeholder:"FORM" default:"auto" enum:"auto,console,json" help:"Form of the log on stderr (${enum}); auto is console on a terminal."`
 }
 
@@ -72,12 +74,17 @@ func (c *serveCmd) Run(ctx context.Context, g *cli) error {
 	if c.NoAuth {
 		log.Warn("no token is asked for: whatever runs on this machine, sandboxes too, may create, enter and destroy sandboxes")
 	}
+	store, err := c.openStore(ctx, dir, log)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
 	be, err := c.engine(dir, log)
 	if err != nil {
 		return err
 	}
 	defer be.Close()
-	srv, err := c.server(dir, be, log)
+	srv, err := c.server(dir, be, store, log)
 	if err != nil {
 		return err
 	}
@@ -115,10 +122,10 @@ func (c *serveCmd) check() error {
 	case c.MaxFileBytes < 0:
 		return fmt.Errorf("--max-file-bytes is %d, must not be negative", c.MaxFileBytes)
 	}
-	return nil
+	return c.storeFlags.check()
 }
 
-func (c *serveCmd) server(dir string, be engine, log *zap.Logger) (*refserver.Server, error) {
+func (c *serveCmd) server(dir string, be engine, store binding.Store, log *zap.Logger) (*refserver.Server, error) {
 	token, err := secret(dir, tokenFile)
 	if err != nil {
 		return nil, err
@@ -131,9 +138,9 @@ func (c *serveCmd) server(dir string, be engine, log *zap.Logger) (*refserver.Se
 		Backend: be, BackendName: c.Backend, Token: token, Key: []byte(key), NoAuth: c.NoAuth,
 		MaxSandboxes: c.MaxSandboxes, MaxPerTenant: c.MaxPerTenant,
 		TTLMax: c.TTLMax, IdleMax: c.IdleMax, SweepEvery: c.SweepEvery,
-		MaxBody:     bodylimit.Clamp(log, "--max-body-bytes", c.MaxBodyBytes, wire.MaxBody),
-		MaxFile:     bodylimit.Clamp(log, "--max-file-bytes", c.MaxFileBytes, wire.MaxFile),
-		Confinement: be.Confinement(), Version: version(), Logger: log,
+		MaxBody:  bodylimit.Clamp(log, "--max-body-bytes", c.MaxBodyBytes, wire.MaxBody),
+		MaxFile:  bodylimit.Clamp(log, "--max-file-bytes", c.MaxFileBytes, wire.MaxFile),
+		Bindings: store, Confinement: be.Confinement(), Version: version(), Logger: log,
 	})
 }
 

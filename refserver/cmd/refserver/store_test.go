@@ -1,0 +1,103 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// secretWord is a password that must not be seen anywhere.
+const secretWord = "hunter2-%41"
+
+func TestBindingsLieInAFileOfTheOwnerByDefault(t *testing.T) {
+	l := newLab(t)
+	s := l.serve()
+	path := filepath.Join(l.state(), storeFile)
+	for _, file := range []string{path, path + "-wal", path + "-shm"} {
+		info, err := os.Stat(file)
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s has mode %v, %v, want -rw-------", file, info.Mode(), err)
+		}
+	}
+	if s.end(syscall.SIGTERM) != 0 {
+		t.Errorf("the server ended badly: %s", s.stderr)
+	}
+	if left, err := filepath.Glob(path + "-*"); err != nil || len(left) > 0 {
+		t.Errorf("a server that was told to end leaves %v, %v", left, err)
+	}
+}
+
+func TestAStoreInMemoryLeavesNoFile(t *testing.T) {
+	l := newLab(t)
+	s := l.serve("--store=memory")
+	if _, err := os.Stat(filepath.Join(l.state(), storeFile)); !os.IsNotExist(err) {
+		t.Errorf("there is a file: %v", err)
+	}
+	if !strings.Contains(s.stderr.String(), "kept in memory") {
+		t.Errorf("nothing is said of what that costs: %s", s.stderr)
+	}
+}
+
+func TestAStoreThatCannotBeUsedIsRefusedAtStart(t *testing.T) {
+	l := newLab(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := ln.Addr().String() // from when it is closed
+	ln.Close()
+	damaged := filepath.Join(l.home, "damaged.db")
+	if err := os.WriteFile(damaged, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		url  string
+		code int
+		says []string
+	}{
+		"something else":    {"redis://me:" + secretWord + "@host/0", exitUsage, []string{"--store is none of memory, sqlite:/PATH"}},
+		"a bare path":       {"/var/lib/bindings.db", exitUsage, []string{"--store is none of memory, sqlite:/PATH"}},
+		"a relative path":   {"sqlite:bindings.db", exitUsage, []string{"--store sqlite:bindings.db", "must be absolute"}},
+		"no such directory": {"sqlite:/no/such/dir/b.db", exitFailed, []string{"--store", "/no/such/dir/b.db", "no such file"}},
+		"a damaged file":    {"sqlite:" + damaged, exitFailed, []string{"--store", damaged, "is damaged, or is no database", "move"}},
+		"a garbled URL":     {"postgres://me:" + secretWord + "%zz@host:port/db", exitFailed, []string{"--store", "the URL cannot be read"}},
+		"nobody there":      {"postgres://me:" + secretWord + "@" + nobody + "/db?connect_timeout=2", exitFailed, []string{"--store", nobody, "refused"}},
+	} {
+		l.env = []string{storeVariable + "=" + c.url}
+		out, code := l.run("serve", "--listen=127.0.0.1:0")
+		if code != c.code {
+			t.Errorf("%s: ended with %d, want %d: %s", name, code, c.code, out)
+		}
+		for _, part := range c.says {
+			if !strings.Contains(out, part) {
+				t.Errorf("%s: %q is not in %s", name, part, out)
+			}
+		}
+		if strings.Contains(out, "hunter2") {
+			t.Errorf("%s: the password was printed: %s", name, out)
+		}
+	}
+}
+
+func TestAPasswordAmongTheArgumentsIsWarnedOf(t *testing.T) {
+	l := newLab(t)
+	const url = "postgres://me:" + secretWord + "@127.0.0.1:1/db"
+	out, _ := l.run("serve", "--listen=127.0.0.1:0", "--store="+url)
+	if !strings.Contains(out, storeVariable) || strings.Contains(out, "hunter2") {
+		t.Errorf("with the password as an argument it says %s", out)
+	}
+	l.env = []string{storeVariable + "=" + url}
+	if out, _ := l.run("serve", "--listen=127.0.0.1:0"); strings.Contains(out, "seen by all users") {
+		t.Errorf("with the password in the environment it says %s", out)
+	}
+}
+
+func TestHelpAdvisesTheVariableForSecrets(t *testing.T) {
+	l := newLab(t)
+	if out := l.ok("serve", "--help"); !strings.Contains(out, "--store") || !strings.Contains(out, storeVariable) {
+		t.Errorf("help says %s", out)
+	}
+}
