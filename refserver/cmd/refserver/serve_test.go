@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -74,6 +75,24 @@ func TestTheTokenOutlivesTheServer(t *testing.T) {
 	first.end(syscall.SIGKILL)
 	if got := l.serve().client().Token; got != token {
 		t.Errorf("a restart made a new token")
+	}
+}
+
+func TestASecretThatAKilledServerHasNotFinishedIsCleared(t *testing.T) {
+	l := newLab(t)
+	at := func(name string) string { return filepath.Join(l.state(), name) }
+	err := os.MkdirAll(l.state(), 0o700)
+	for _, name := range []string{"key.123.new", "token.45.new", "token.mine"} {
+		err = errors.Join(err, os.WriteFile(at(name), []byte("half of a sec"), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.serve()
+	for name, stays := range map[string]bool{"key": true, "token": true, "key.123.new": false, "token.45.new": false, "token.mine": true} {
+		if _, err := os.Stat(at(name)); stays != (err == nil) {
+			t.Errorf("%s: %v; want it to stay: %v", name, err, stays)
+		}
 	}
 }
 

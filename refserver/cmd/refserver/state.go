@@ -49,14 +49,26 @@ func makeStateDir(dir string) error {
 	return nil
 }
 
+// tmpSuffix ends the name of a secret that is not written yet.
+const tmpSuffix = ".new"
+
 // secret reads the secret kept in a file of the state directory and makes one where there is none yet. Two servers that start
 // at once agree on it: a link appears whole or not at all, and only for the first.
 func secret(dir, name string) (string, error) {
 	path := filepath.Join(dir, name)
-	if s, err := readSecret(path); !errors.Is(err, fs.ErrNotExist) {
-		return s, err
+	s, err := readSecret(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		s, err = makeSecret(dir, name)
 	}
-	tmp, err := os.CreateTemp(dir, name+".*")
+	if err == nil {
+		err = clearSecrets(dir, name)
+	}
+	return s, err
+}
+
+func makeSecret(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
+	tmp, err := os.CreateTemp(dir, name+".*"+tmpSuffix)
 	if err != nil {
 		return "", fmt.Errorf("make %s: %w", path, err)
 	}
@@ -69,10 +81,28 @@ func secret(dir, name string) (string, error) {
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return "", fmt.Errorf("make %s: %w", path, err)
 	}
-	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	err = os.Link(tmp.Name(), path)
+	if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) { // the latter: cleared, by one that was faster
 		return "", fmt.Errorf("make %s: %w", path, err)
 	}
 	return readSecret(path)
+}
+
+// clearSecrets removes what servers that were killed before they linked it have left; nobody needs it once there is a secret.
+func clearSecrets(dir, name string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), name+".") || !strings.HasSuffix(e.Name(), tmpSuffix) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("state directory: %w", err)
+		}
+	}
+	return nil
 }
 
 func readSecret(path string) (string, error) {
