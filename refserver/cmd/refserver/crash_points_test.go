@@ -14,7 +14,7 @@ import (
 	"github.com/keepwell-go/keepwell/refserver/client"
 )
 
-// What is under way when something crashes. Each is one request about one sandbox, the subject.
+// What is under way when something crashes. All but the last are one request about one sandbox, the subject.
 const (
 	opCreate  = "create"
 	opResume  = "resume"
@@ -23,6 +23,7 @@ const (
 	opKill    = "kill"
 	opStop    = "stop"
 	opDestroy = "destroy"
+	opBirth   = "birth" // the start on a state directory that is not there yet, of a server or of a runner alone
 )
 
 // Whose steps are counted, and what crashes.
@@ -45,6 +46,9 @@ func kinds() (all []kind) {
 			}
 		}
 	}
+	for _, traced := range []string{theServer, theRunner} {
+		all = append(all, kind{opBirth, traced, both})
+	}
 	return all
 }
 
@@ -62,6 +66,9 @@ func (p point) String() string {
 	if p.victim == relapse {
 		return fmt.Sprintf("%d: both die %s step %d of the runner in %s, and then the %s %s step %d of its start", p.n, p.when, p.first, p.op, p.traced, p.when, p.step)
 	}
+	if p.op == opBirth {
+		return fmt.Sprintf("%d: the %s dies %s step %d of its birth", p.n, p.traced, p.when, p.step)
+	}
 	return fmt.Sprintf("%d: %s dies %s step %d of the %s in %s", p.n, p.victim, p.when, p.step, p.traced, p.op)
 }
 
@@ -74,7 +81,7 @@ type steps map[kind][]string
 
 // of returns the numbers of the steps that are worth a crash, for points of a kind.
 func (s steps) of(k kind) []int {
-	if k.victim == relapse {
+	if k.victim == relapse || k.op == opBirth {
 		k.op = opBoot
 	}
 	return distinct(s[kind{k.op, k.traced, ""}])
@@ -97,7 +104,7 @@ func plan(seed uint64, n int, all steps) (points []point) {
 			}
 			points = append(points, point{
 				kind: k, n: len(points), step: left[k][0], when: []string{"before", "after"}[rng.IntN(2)],
-				first: shuffled(all.of(kind{k.op, theRunner, ""}))[0], seed: rng.Uint64(),
+				first: shuffled(all.of(kind{k.op, theRunner, both}))[0], seed: rng.Uint64(),
 			})
 			left[k] = left[k][1:]
 		}

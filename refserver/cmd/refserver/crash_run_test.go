@@ -22,7 +22,7 @@ func (w *crashWorld) count() steps {
 	w.up()
 	for i, k := range kinds() {
 		k.victim = ""
-		if _, known := all[k]; known {
+		if _, known := all[k]; known || k.op == opBirth {
 			continue
 		}
 		keep, subject := fmt.Sprintf("k-%d", i), fmt.Sprintf("s-%d", i)
@@ -59,6 +59,9 @@ type answer struct {
 func (r *crashRun) crash(w *crashWorld, p point) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
+	if p.op == opBirth {
+		return r.birth(ctx, w, p)
+	}
 	if err := w.prepare(ctx, p.op, p.keep(), p.subject()); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
@@ -75,6 +78,21 @@ func (r *crashRun) crash(w *crashWorld, p point) error {
 		r.note(said)
 	}
 	return r.aftermath(ctx, w, p, a)
+}
+
+// birth crashes the first start of all on a state directory.
+func (r *crashRun) birth(ctx context.Context, w *crashWorld, p point) error {
+	born := w.sibling()
+	_, said := born.bootAndDie(p.traced, p.step, p.when)
+	r.note(said)
+	born.up()
+	err := born.checkQuota(ctx, false)
+	if err == nil {
+		err = r.emptied(ctx, born, p)
+	}
+	born.finish(r)
+	_ = os.RemoveAll(born.home)
+	return err
 }
 
 // strike begins the operation and lets the victim die at the step, or at the end when the step does not come. What died with the
@@ -108,7 +126,7 @@ func (r *crashRun) strike(ctx context.Context, w *crashWorld, p point) (a answer
 		}
 	}
 	if victim == power {
-		copied = w.copy(w.t)
+		copied = w.copy()
 	}
 	w.kill(victim)
 	tr.end()

@@ -14,7 +14,8 @@ import (
 
 var (
 	crashSeed   = flag.Uint64("crash.seed", 1, "seed of the crash points")
-	crashPoints = flag.Int("crash.points", 0, "number of crash points; 0: 280, or 56 with -short")
+	crashPoints = flag.Int("crash.points", 0, "number of crash points; 0: 288, or 72 with -short")
+	crashOnly   = flag.String("crash.only", "", "only the points whose description has this in it")
 )
 
 // crashWorkers is how many state directories have crashes at the same time.
@@ -30,9 +31,9 @@ func TestWhateverDiesWhatIsSaidAfterwardsIsTrueAndNothingIsLeft(t *testing.T) {
 	points := make(chan point)
 	n := *crashPoints
 	if n == 0 {
-		n = 280
+		n = 288
 		if testing.Short() {
-			n = 56
+			n = 72
 		}
 	}
 	t.Logf("seed %d, %d points", *crashSeed, n)
@@ -42,6 +43,9 @@ func TestWhateverDiesWhatIsSaidAfterwardsIsTrueAndNothingIsLeft(t *testing.T) {
 	go func() {
 		defer close(points)
 		for _, p := range todo {
+			if !strings.Contains(p.String(), *crashOnly) {
+				continue
+			}
 			select {
 			case points <- p:
 			case <-t.Context().Done():

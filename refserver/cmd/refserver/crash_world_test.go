@@ -18,7 +18,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/keepwell-go/keepwell/refserver/client"
@@ -110,20 +109,33 @@ func (w *crashWorld) within(what string, cond func() bool) {
 	}
 }
 
+// sibling returns a world with a state directory that is not there yet.
+func (w *crashWorld) sibling() *crashWorld {
+	w.t.Helper()
+	home, err := os.MkdirTemp("", "kw")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	born := newCrashWorld(&lab{t: w.t, home: home, env: w.env})
+	w.t.Cleanup(func() {
+		if exists(born.state()) { // something was wrong with it
+			born.run("down")
+		}
+		_ = os.RemoveAll(home)
+	})
+	return born
+}
+
 // copy returns a world whose state directory has what this one's has at this moment, while nothing of this one moves.
-func (w *crashWorld) copy(t testing.TB) *crashWorld {
-	t.Helper()
+func (w *crashWorld) copy() *crashWorld {
+	w.t.Helper()
 	for _, who := range []string{theServer, theRunner} {
 		_ = syscall.Kill(w.pid(who), syscall.SIGSTOP)
 	}
-	home, err := os.MkdirTemp("", "kw")
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := newCrashWorld(&lab{t: t, home: home, env: w.env})
+	to := w.sibling()
 	maps.Copy(to.blocks, w.blocks)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(to.state()), 0o700), copyTree(w.state(), to.state())); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	return to
 }
