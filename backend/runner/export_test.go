@@ -67,6 +67,16 @@ func (s *Server) Finish(id string, out *Output) {
 	s.sandbox(id).finish(&process{id: "made up", out: out})
 }
 
+// Immortal puts a process into a sandbox that nothing can kill, until it is told to die. It writes what is appended to out.
+func (s *Server) Immortal(sandbox, id string) (out *Output, die func()) {
+	p := &process{id: id, key: id, sb: s.sandbox(sandbox), out: newOutput(), exited: make(chan struct{})}
+	p.sb.add(p)
+	return p.out, func() {
+		close(p.exited)
+		p.out.end(p.exit())
+	}
+}
+
 // Kept returns how much output of ended processes a sandbox keeps.
 func (s *Server) Kept(id string) int64 {
 	sb := s.sandbox(id)

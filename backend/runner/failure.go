@@ -57,6 +57,9 @@ func (c *call) refuse(err error) {
 		c.srv.cfg.Logger.Error("request failed", zap.String("method", c.r.Method), zap.String("path", c.r.URL.Path), zap.Error(err))
 		f = &failure{http.StatusInternalServerError, wire.CodeInternal, err.Error()}
 	}
+	if f.status == http.StatusTooManyRequests {
+		c.w.Header().Set("Retry-After", "1") // seconds; a process may end at any time
+	}
 	c.answer(f.status, wire.Error{Error: f.text, Code: f.code})
 }
 

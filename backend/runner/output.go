@@ -28,7 +28,7 @@ type reader struct {
 	out   *output
 	wake  chan struct{} // has a value after something has changed
 	off   [2]int64
-	limit [2]int64 // where to end, once the process has ended; otherwise -1
+	limit [2]int64 // where to end, once the process or the reading has ended; otherwise -1
 	holds bool
 	first int // the stream to look at first, so that neither starves
 }
@@ -131,7 +131,9 @@ func (o *output) end(exit wire.Exit) {
 	for i := range o.rings {
 		o.rings[i].spare = nil
 		for _, r := range o.readers {
-			r.limit[i] = o.rings[i].end
+			if r.limit[i] < 0 {
+				r.limit[i] = o.rings[i].end
+			}
 		}
 	}
 	o.wakeLocked()

@@ -39,6 +39,17 @@ func (r *reader) next(buf []byte) item {
 	return item{}
 }
 
+// stop makes what is there now the last that next finds, but for the exit.
+func (r *reader) stop() {
+	r.out.mu.Lock()
+	defer r.out.mu.Unlock()
+	for stream := range r.limit {
+		if r.limit[stream] < 0 {
+			r.limit[stream] = r.out.rings[stream].end
+		}
+	}
+}
+
 func (r *reader) lookLocked(stream int, buf []byte) item {
 	ring, at := &r.out.rings[stream], r.off[stream]
 	end, ended := ring.end, r.limit[stream] >= 0

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -88,12 +89,88 @@ func TestCloseKillsAndEndsStreams(t *testing.T) {
 	}
 }
 
+// endlessClient takes nothing until it is let go. For each thing that it takes then there is more.
+type endlessClient struct {
+	*httptest.ResponseRecorder
+	out     *runner.Output
+	writing chan struct{} // closed by the first write
+	letGo   chan struct{}
+	writes  int
+}
+
+func (c *endlessClient) Write(b []byte) (int, error) {
+	if c.writes++; c.writes == 1 {
+		close(c.writing)
+	}
+	<-c.letGo
+	c.out.Append(1, plenty())
+	if c.writes > 100 {
+		return 0, errors.New("this has no end")
+	}
+	return c.ResponseRecorder.Write(b)
+}
+
+// plenty is more than goes into one write.
+func plenty() []byte { return bytes.Repeat([]byte("plenty, "), 50<<10) }
+
+func TestAStreamEndsThoughItsProcessCouldNotBeKilled(t *testing.T) { // R99
+	w := newWorld(t)
+	endless, die := w.server.Immortal("a", "endless")
+	silent, end := w.server.Immortal("a", "silent")
+	defer end()
+	defer die()
+	endless.Append(1, plenty())
+	silent.Append(0, []byte("once"))
+	client := &endlessClient{ResponseRecorder: httptest.NewRecorder(), out: endless, writing: make(chan struct{}), letGo: make(chan struct{})}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.server.Handler().ServeHTTP(client, httptest.NewRequest("GET", "/v1/sandboxes/a/processes/endless/output?follow=1", nil))
+	}()
+	<-client.writing
+	follower := w.stream("GET", "/processes/silent/output?follow=1", nil)
+	if ev := follower.next(); ev.Data != "once" {
+		t.Errorf("event %+v", ev)
+	}
+	w.closes()
+	if last := follower.rest().last; last.Event != wire.EventError || last.Code != wire.CodeSandboxGone || last.Error == "" {
+		t.Errorf("of the silent one: %+v", last)
+	}
+	close(client.letGo)
+	<-over
+	sent := client.Body.String()
+	if strings.Count(sent, `"event":"error"`) != 1 || !strings.HasSuffix(sent, `"code":"sandbox_gone"}`+"\n") {
+		t.Errorf("after %d writes the endless one ended with %.300q", client.writes, sent[max(0, len(sent)-300):])
+	}
+}
+
+// closes closes the server, however long it waits for what does not end.
+func (w *world) closes() {
+	w.t.Helper()
+	closed := make(chan struct{})
+	go func() { defer close(closed); w.server.Close() }()
+	w.eventually("the server gives up", func() bool {
+		w.clock.Add(time.Second)
+		select {
+		case <-closed:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 func TestTheNumberOfRunningProcessesIsBounded(t *testing.T) {
 	w := newWorld(t)
 	first := w.started(wire.StartRequest{ID: "first", Cmd: argv("cat")})
 	w.server.Crowd("a", wire.MaxRunning-1)
 	if text := w.refused("POST", "/exec", wire.StartRequest{Cmd: argv("true")}, 429, wire.CodeQuotaExceeded); !strings.Contains(text, "512") {
 		t.Errorf("the user is told %q", text)
+	}
+	resp := w.request("POST", "/processes", strings.NewReader(`{"cmd":"true"}`))
+	resp.Body.Close()
+	if after := resp.Header.Get("Retry-After"); resp.StatusCode != 429 || after != "1" {
+		t.Errorf("%d, to be tried again after %q", resp.StatusCode, after)
 	}
 	if again := w.started(wire.StartRequest{ID: "first", Cmd: argv("cat")}); !again.Reattached || again.PID != first.PID {
 		t.Errorf("a process that runs was not found: %+v", again)

@@ -73,14 +73,18 @@ func (s *stream) copy(r *reader, follow bool) error {
 	}
 	for {
 		last := gone.Err() != nil // asked first: an exit that came before the end is found
-		ended, err := s.copyReady(r)
-		if ended || err != nil {
-			return err
-		}
 		if last {
-			return s.send(wire.Failure{Event: wire.EventError, Error: errSandboxGone.text, Code: wire.CodeSandboxGone})
+			r.stop() // or a process that could not be killed might print for ever
 		}
-		if !follow {
+		ended, err := s.copyReady(r, last)
+		switch {
+		case ended || err != nil:
+			return err
+		case last:
+			return s.send(wire.Failure{Event: wire.EventError, Error: errSandboxGone.text, Code: wire.CodeSandboxGone})
+		case gone.Err() != nil:
+			continue
+		case !follow:
 			return s.letGo()
 		}
 		if err := s.await(ctx, gone, r.wake); err != nil {
@@ -89,8 +93,9 @@ func (s *stream) copy(r *reader, follow bool) error {
 	}
 }
 
-// copyReady sends what is there, and with it, last of all, the exit, after which the caller has nothing left to do.
-func (s *stream) copyReady(r *reader) (ended bool, err error) {
+// copyReady sends what is there, and with it, last of all, the exit, after which the caller has nothing left to do. Unless this is the
+// last time it returns when the sandbox is gone: there may always be more.
+func (s *stream) copyReady(r *reader, last bool) (ended bool, err error) {
 	b := s.c.srv.takeBuffers()
 	defer s.c.srv.bufs.Put(b)
 	sent := false
@@ -107,7 +112,7 @@ func (s *stream) copyReady(r *reader) (ended bool, err error) {
 			return true, nil // it leaves together with the end of the answer
 		case more == foundNothing && sent:
 			return false, s.letGo()
-		case more == foundNothing:
+		case more == foundNothing, !last && s.c.sb.ctx.Err() != nil:
 			return false, nil
 		}
 	}
