@@ -18,6 +18,8 @@ type call struct {
 	w   http.ResponseWriter
 	r   *http.Request
 	pid string // the process id in the path, not checked yet
+
+	query url.Values
 }
 
 // route is how one method of one path is served. A handler that returns an error has written nothing.
@@ -128,6 +130,11 @@ func (c *call) serveIn(id string, route route) {
 		return
 	}
 	defer c.sb.leave()
+	var err error
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil { // what is wrong with one parameter would be dropped with it
+		c.refuse(badRequest("query: %v", err))
+		return
+	}
 	if !route.work {
 		c.finish(route.serve(c))
 		return
@@ -135,7 +142,7 @@ func (c *call) serveIn(id string, route route) {
 	worked := false
 	c.sb.idle.pin()
 	defer func() { c.sb.idle.unpin(worked) }()
-	err := route.serve(c)
+	err = route.serve(c)
 	worked = err == nil
 	c.finish(err)
 }

@@ -98,6 +98,26 @@ func TestStartRequestsAreChecked(t *testing.T) {
 	}
 }
 
+// A parameter that cannot be read must not be taken for one that is absent: without its offset a write replaces the whole file.
+func TestAQueryThatCannotBeReadIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.ok("PUT", "/files/write?path=f", "old", nil)
+	for _, r := range []struct{ method, path string }{
+		{"PUT", "/files/write?path=f&offset=%zz"},
+		{"PUT", "/files/write?path=f;offset=3"},
+		{"GET", "/files/read?path=f&length=1;"},
+		{"GET", "/processes?limit=%"},
+		{"DELETE", "/files/delete?path=f&recursive=%4"},
+	} {
+		if text := w.refused(r.method, r.path, "new", 400, wire.CodeBadRequest); !strings.HasPrefix(text, "query: ") {
+			t.Errorf("%s: the user is told %q", r.path, text)
+		}
+	}
+	if got := w.onDisk("f"); got != "old" {
+		t.Errorf("the file has %q", got)
+	}
+}
+
 func TestIDsInPathsAreChecked(t *testing.T) {
 	w := newWorld(t)
 	for _, id := range []string{"a%2Fb", "%2e%2e", "..", "a%00b", strings.Repeat("x", 300), "a%20b", "", "%C3%BC", "a.b"} {

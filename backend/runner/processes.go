@@ -67,7 +67,7 @@ func (c *call) list() error {
 	if err != nil {
 		return err
 	}
-	cursor := c.r.URL.Query().Get("cursor")
+	cursor := c.query.Get("cursor")
 	if cursor != "" {
 		if err := checkID(cursor); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (c *call) list() error {
 
 // count reads a parameter that is a number not below 0; 0 where it is absent.
 func (c *call) count(name string) (int64, error) {
-	text := c.r.URL.Query().Get(name)
+	text := c.query.Get(name)
 	if text == "" {
 		return 0, nil
 	}
@@ -103,7 +103,7 @@ func (c *call) count(name string) (int64, error) {
 
 // flag reads a parameter that is 1, 0 or absent.
 func (c *call) flag(name string) (bool, error) {
-	text := c.r.URL.Query().Get(name)
+	text := c.query.Get(name)
 	on, err := strconv.ParseBool(text)
 	if text != "" && err != nil {
 		return false, badRequest("%s must be 1 or 0, not %.40q", name, text)
@@ -166,7 +166,7 @@ func (c *call) grace() (time.Duration, error) {
 	if c.r.Method == http.MethodDelete {
 		return 0, nil
 	}
-	text := c.r.URL.Query().Get("grace")
+	text := c.query.Get("grace")
 	if text == "" {
 		return wire.GraceSeconds * time.Second, nil
 	}
