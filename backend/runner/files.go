@@ -21,7 +21,7 @@ const maxEntries = 16384
 
 // at returns the root and the path of a file request. The workspace itself is a path only where that makes sense.
 func (c *call) at(itself bool) (*os.Root, string, error) {
-	raw := c.r.URL.Query().Get("path")
+	raw := c.query.Get("path")
 	if raw == "" && itself {
 		raw = "."
 	}
@@ -56,7 +56,7 @@ func (c *call) readFile() error {
 	}
 	defer func() { _ = f.Close() }()
 	n := max(info.Size()-offset, 0)
-	if c.r.URL.Query().Has("length") {
+	if c.query.Has("length") {
 		n = min(n, length)
 	}
 	if _, err := f.Seek(offset, io.SeekStart); err != nil {
@@ -125,7 +125,7 @@ func (c *call) listFiles() error {
 	slices.Sort(names)
 	list := wire.FileList{Entries: make([]wire.FileEntry, 0, len(names))}
 	for _, entry := range names {
-		if e, ok := entryAt(dir, name, entry); ok {
+		if e, ok := entryAt(dir, name, entry); ok && !c.sb.files.isTemp(dir, e) {
 			list.Entries = append(list.Entries, e)
 		}
 	}

@@ -26,6 +26,7 @@ type workspace struct {
 	mu     sync.Mutex // guards the fields below
 	root   *os.Root   // opened on first use
 	closed bool
+	temps  map[string]bool // names of files that are being written
 }
 
 func newWorkspace(home string, max int64) (*workspace, error) {

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +45,7 @@ func (c *call) writeFile() error {
 	if wr.mode, err = c.mode(); err != nil {
 		return err
 	}
-	within := c.r.URL.Query().Has("offset")
+	within := c.query.Has("offset")
 	limit := *c.srv.file
 	if limit.Max -= offset; limit.Max < 0 {
 		return badRequest("offset %d is over the limit of %d bytes of a file", offset, c.srv.file.Max)
@@ -84,7 +83,7 @@ func (c *call) writeFailure(name string, err error) error {
 }
 
 func (c *call) mode() (*fs.FileMode, error) {
-	text := c.r.URL.Query().Get("mode")
+	text := c.query.Get("mode")
 	if text == "" {
 		return nil, nil
 	}
@@ -128,7 +127,8 @@ func (wr *writing) replace() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	temp := path.Join(path.Dir(wr.name), ".keepwell-"+rand.Text())
+	temp := wr.files.newTemp(wr.name)
+	defer wr.files.endTemp(temp)
 	f, err := wr.create(temp, mode)
 	if err != nil {
 		return 0, err

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,6 +61,68 @@ func TestAWriteThatFailsLeavesTheOldFileAndNothingElse(t *testing.T) {
 	c.ok("PUT", "/files/write?path=f", big[:1000], nil)
 	if got := c.onDisk("f"); got != big[:1000] {
 		t.Errorf("f has %d bytes", len(got))
+	}
+}
+
+func TestWhatAKilledRunnerWasWritingIsRemovedBeforeItIsSeen(t *testing.T) {
+	c := serveFiles(t, runner.Config{})
+	c.ok("POST", "/files/mkdir?path=d", nil, nil)
+	const left = ".keepwell-ABCDEFGHIJKLMNOPQRSTUVWX27"
+	others := []string{".keepwell-", ".keepwell-ABCDEFGHIJKLMNOPQRSTUVWX2", left + "A", ".keepwell-abcdefghijklmnopqrstuvwx27", "x" + left}
+	for _, name := range append(others, left) {
+		must(t, os.WriteFile(filepath.Join(c.home, "d", name), []byte("half"), 0o600))
+	}
+	must(t, os.MkdirAll(filepath.Join(c.home, left), 0o755)) // no file: whoever made it keeps it
+	must(t, os.Symlink("d", filepath.Join(c.home, "d", left[:len(left)-1]+"B")))
+	others = append(others, left[:len(left)-1]+"B")
+	if got := c.names("d"); !slices.Equal(got, slices.Sorted(slices.Values(others))) {
+		t.Errorf("the list has %q", got)
+	}
+	if _, err := os.Lstat(filepath.Join(c.home, "d", left)); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if got := c.names("."); !slices.Equal(got, []string{left, "d"}) {
+		t.Errorf("the list has %q", got)
+	}
+}
+
+// names lists a directory.
+func (c *client) names(dir string) (names []string) {
+	c.t.Helper()
+	var list wire.FileList
+	c.ok("GET", "/files/list?path="+dir, nil, &list)
+	for _, e := range list.Entries {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+func TestAListLeavesAFileThatIsBeingWritten(t *testing.T) {
+	c := serveFiles(t, runner.Config{})
+	body, upload := io.Pipe()
+	written := make(chan int)
+	go func() {
+		resp := c.request("PUT", "/files/write?path=f", body)
+		resp.Body.Close()
+		written <- resp.StatusCode
+	}()
+	_, err := io.WriteString(upload, "first ")
+	must(t, err)
+	c.eventually("the file is begun", func() bool {
+		entries, err := os.ReadDir(c.home)
+		return err == nil && len(entries) == 1
+	})
+	if got := c.names("."); len(got) != 0 {
+		t.Errorf("the list has %q", got)
+	}
+	_, err = io.WriteString(upload, "second")
+	must(t, err)
+	must(t, upload.Close())
+	if status := <-written; status != 200 || c.onDisk("f") != "first second" {
+		t.Errorf("%d, and the file has %q", status, c.onDisk("f"))
+	}
+	if got := c.names("."); !slices.Equal(got, []string{"f"}) {
+		t.Errorf("the list has %q", got)
 	}
 }
 
