@@ -16,6 +16,10 @@ const (
 	relaySize   = 32 << 10  // bytes that are passed on at once
 	relayBusy   = 256 << 10 // the same for a stream that fills them: each write costs the client three packets
 	maxTerminal = 1 << 10   // bytes of the longest last line of a stream
+
+	// From so many bytes on a write needs no flush: net/http buffers 4 KiB, and passes on the rest of what is more at once. What it then
+	// still has is the end of a chunk, of which no reader waits for more than the length. A flush would send that as a packet of its own.
+	relayUnheld = 32 << 10
 )
 
 // relayBuffers are shared by all streams, since most of the time most streams are silent.
@@ -98,6 +102,9 @@ func (l *lineRelay) pass(n int) error {
 		return err
 	}
 	l.n = copy(l.buf, l.buf[end:l.n])
+	if end >= relayUnheld {
+		return nil
+	}
 	return l.flush()
 }
 
