@@ -36,14 +36,17 @@ func sleepers(t testing.TB, seconds string) (pids []string) {
 func hideouts(t testing.TB, s backend.Sandbox, n string) {
 	t.Helper()
 	background(t, s, "sleep", n)
-	must(t, s, "setsid sleep "+n+" >/dev/null 2>&1 </dev/null & (setsid sh -c 'sleep "+n+" & exit' >/dev/null 2>&1 </dev/null &) ; sleep 0.1")
-	if got := sleepers(t, n); len(got) != 3 {
-		t.Fatalf("%d of 3 processes run: %v", len(got), got)
+	must(t, s, "setsid sleep "+n+" >/dev/null 2>&1 </dev/null & (setsid sh -c 'sleep "+n+" & exit' >/dev/null 2>&1 </dev/null &)")
+	for end := time.Now().Add(time.Minute); len(sleepers(t, n)) != 3; pause(10 * time.Millisecond) {
+		if got := sleepers(t, n); time.Now().After(end) {
+			t.Fatalf("%d of 3 processes run: %v", len(got), got)
+		}
 	}
 }
 
 // R96
 func TestNothingOutlivesAStopOrADestroy(t *testing.T) {
+	t.Parallel()
 	b := open(t, shortDir(t))
 	n := itoa(1_000_000 + os.Getpid())
 	for verb, end := range map[string]func(context.Context, backend.Ref) (backend.Outcome, error){"stop": b.Stop, "destroy": b.Destroy} {
@@ -59,6 +62,7 @@ func TestNothingOutlivesAStopOrADestroy(t *testing.T) {
 
 // R16, R101: after a crash of the host its sandboxes are stopped, and that is true.
 func TestWhatACrashedHostLeftRunningIsKilled(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	b := open(t, dir)
 	n := itoa(2_000_000 + os.Getpid())
@@ -89,6 +93,7 @@ func TestWhatACrashedHostLeftRunningIsKilled(t *testing.T) {
 
 // R101: each state that a crash can leave on the disk, and what a start makes of it.
 func TestAStartFinishesOrRemovesWhatWasCutOff(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	b := open(t, dir)
 	for _, id := range []string{"whole", "destroying", "unreadable", "renamed"} {
@@ -146,6 +151,7 @@ func checkUnreadable(t *testing.T, b *local.Backend, snap backend.Snapshot) {
 
 // R101, R83: kills of the host at any moment of creates, stops and destroys. What follows is always a truth that can be worked with.
 func TestAHostKilledAtAnyMomentLeavesNothingUnlabelled(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	b := open(t, dir)
 	for round := range 8 {
@@ -209,6 +215,7 @@ func pause(d time.Duration) { <-time.After(d) }
 
 // R27, R29: a destroy that failed is known after a restart too, and never resumed.
 func TestAHalfDestroyedSandboxIsStillOneAfterARestart(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a file that cannot be removed")
 	}
@@ -252,6 +259,7 @@ func TestAHalfDestroyedSandboxIsStillOneAfterARestart(t *testing.T) {
 
 // An operator who brings a workspace back from a copy while the host runs has put there what the host does not know.
 func TestACreateLeavesADirectoryAloneThatItDidNotMake(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	b := open(t, dir)
 	work := filepath.Join(dir, "sandboxes", "a", "home", "work")

@@ -38,6 +38,7 @@ func victim(t *testing.T) (dir string) {
 }
 
 func TestADestroyFollowsNoLinksOutOfTheHome(t *testing.T) {
+	t.Parallel()
 	dir, out := shortDir(t), victim(t)
 	b := open(t, dir)
 	s := create(t, b, "a", "i1")
@@ -49,6 +50,7 @@ func TestADestroyFollowsNoLinksOutOfTheHome(t *testing.T) {
 }
 
 func TestADestroyRemovesWhatIsHardToRemove(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	b := open(t, dir)
 	s := create(t, b, "a", "i1")
@@ -127,6 +129,7 @@ func makeDeep(t *testing.T, path, out string, depth int) {
 }
 
 func TestTreesLoseAllThatCanBeRemovedAndTheErrorNamesTheRest(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a file that cannot be removed")
 	}
@@ -164,6 +167,7 @@ func TestTreesLoseAllThatCanBeRemovedAndTheErrorNamesTheRest(t *testing.T) {
 
 // A link in place of the tree is removed, not followed.
 func TestTreesThatAreLinksAreUnlinked(t *testing.T) {
+	t.Parallel()
 	dir, out := shortDir(t), victim(t)
 	if err := os.Symlink(out, filepath.Join(dir, "tree")); err != nil {
 		t.Fatal(err)

@@ -82,6 +82,7 @@ func listed(t testing.TB, b *local.Backend, id string) (backend.Sandbox, bool) {
 }
 
 func TestASandboxHasAHomeAndATmpOfItsOwn(t *testing.T) {
+	t.Parallel()
 	s := create(t, open(t, shortDir(t)), "a", "i1")
 	must(t, s, `cd && touch "$HOME/x" "$TMPDIR/y" && rm "$(mktemp)" && test "$(pwd)" = "$HOME"`)
 	got := must(t, s, "find . | sort")
@@ -98,6 +99,7 @@ func TestAStrictUmaskOfTheServerLocksNoSandboxOut(t *testing.T) {
 }
 
 func TestDevNullIsUsableInside(t *testing.T) {
+	t.Parallel()
 	s := create(t, open(t, shortDir(t)), "a", "i1")
 	must(t, s, "echo x >/dev/null && cat /dev/null && head -c 3 /dev/zero | wc -c && head -c 3 /dev/urandom >/dev/null")
 }
@@ -155,6 +157,7 @@ func TestTheHostIsStartedWithoutTheEnvironmentOfTheServer(t *testing.T) {
 
 // R103: neither on the disk nor in the log does a secret of a sandbox outlive it.
 func TestTheEnvironmentOfASandboxIsNotKept(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	b := open(t, dir)
 	sp := spec("a", "i1")
@@ -187,6 +190,7 @@ func TestTheEnvironmentOfASandboxIsNotKept(t *testing.T) {
 }
 
 func TestAnotherHomeIsUnreadable(t *testing.T) {
+	t.Parallel()
 	b := open(t, shortDir(t))
 	mine, theirs := create(t, b, "a", "i1"), create(t, b, "b", "i1")
 	home := must(t, theirs, "echo secret >file && chmod 777 . file && pwd")
@@ -198,6 +202,7 @@ func TestAnotherHomeIsUnreadable(t *testing.T) {
 }
 
 func TestStateIsForItsOwnerAlone(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)

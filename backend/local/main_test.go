@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -14,6 +15,9 @@ import (
 	"github.com/keepwell-go/keepwell/backend/local"
 )
 
+// noRaceSleep, in the environment of a program with the race detector, has it end at once: it would sleep for a second before.
+const noRaceSleep = "GORACE=atexit_sleep_ms=0"
+
 // TestMain makes the test program a host runner where a Backend starts it as one, as it starts refserver.
 func TestMain(m *testing.M) {
 	args := flag.NewFlagSet("runner", flag.ExitOnError)
@@ -21,6 +25,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "runner" {
 		_ = args.Parse(os.Args[2:])
 		os.Exit(host(*dir, *protocol))
+	}
+	name, value, _ := strings.Cut(noRaceSleep, "=")
+	if err := os.Setenv(name, value); err != nil { // of the hosts, which each Backend starts
+		panic(err)
 	}
 	os.Exit(m.Run())
 }

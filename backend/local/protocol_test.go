@@ -43,6 +43,7 @@ func oldHost(t *testing.T, protocol, runner int) (dir string) {
 }
 
 func TestAHostOfAnotherProtocolIsNamedWithTheWayOut(t *testing.T) {
+	t.Parallel()
 	for _, speaks := range []struct {
 		host, runner int
 		said         string
@@ -68,6 +69,7 @@ func TestAHostOfAnotherProtocolIsNamedWithTheWayOut(t *testing.T) {
 }
 
 func TestAHostOfTheSameProtocolFromAnotherBuildIsUsed(t *testing.T) {
+	t.Parallel()
 	for _, runner := range []int{wire.OldestProtocol, wire.Protocol} {
 		b, err := local.Open(local.Config{StateDir: oldHost(t, 1, runner)})
 		if err != nil {
@@ -79,6 +81,7 @@ func TestAHostOfTheSameProtocolFromAnotherBuildIsUsed(t *testing.T) {
 
 // A host runner of an older build goes on while the server is replaced: what it runs is worth more than the newest protocol.
 func TestAHostWhoseRunnerMintsTheIDsIsUsed(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	host := exec.Command("/proc/self/exe", "runner", "--host", dir, "--protocol", "1")
 	if err := host.Start(); err != nil {
@@ -118,6 +121,7 @@ func TestAHostWhoseRunnerMintsTheIDsIsUsed(t *testing.T) {
 }
 
 func TestAHostOfAProtocolThatIsNotSpokenIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range []int{-1, wire.Protocol + 1} {
 		err := local.Host(t.Context(), local.HostConfig{StateDir: shortDir(t), Protocol: protocol})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("local: host: protocol %d is not among 1 to 2", protocol)) {

@@ -188,7 +188,7 @@ func (b *Backend) command() ([]string, error) {
 // scrub keeps of an environment what a program needs to run, and nothing that could be a secret.
 func scrub(environ []string) []string {
 	var out []string
-	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "GOCOVERDIR", "GOTRACEBACK"} {
+	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "GOCOVERDIR", "GOTRACEBACK", "GORACE"} {
 		for _, kv := range environ {
 			if strings.HasPrefix(kv, name+"=") {
 				out = append(out, kv)

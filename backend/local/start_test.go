@@ -20,6 +20,7 @@ import (
 )
 
 func TestReplicasThatOpenAtOnceStartOneHost(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	var opening sync.WaitGroup
 	for range 8 {
@@ -44,6 +45,7 @@ func TestReplicasThatOpenAtOnceStartOneHost(t *testing.T) {
 }
 
 func TestAHostOutlivesItsBackendAndEndsWithDown(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	b := open(t, dir)
 	s := create(t, b, "a", "i1")
@@ -85,6 +87,7 @@ func alive(pid int) bool {
 }
 
 func TestDownOfNothingIsNothing(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(shortDir(t), "never")
 	if n, err := local.Down(t.Context(), local.Config{StateDir: dir}); n != 0 || err != nil {
 		t.Errorf("down of a state directory that never was: %d, error %v", n, err)
@@ -95,6 +98,7 @@ func TestDownOfNothingIsNothing(t *testing.T) {
 }
 
 func TestAHostThatDiedIsStartedAgainByTheNextCall(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	b := open(t, dir)
 	for range 3 {
@@ -111,6 +115,7 @@ func TestAHostThatDiedIsStartedAgainByTheNextCall(t *testing.T) {
 }
 
 func TestAHostThatDoesNotComeUpIsExplainedByItsLog(t *testing.T) {
+	t.Parallel()
 	_, err := local.Open(local.Config{StateDir: shortDir(t), Command: []string{"/bin/sh", "-c", "echo no luck today; exit 3"}})
 	if err == nil || !strings.Contains(err.Error(), "no luck today") || !strings.Contains(err.Error(), "host.log") {
 		t.Errorf("error %v, want one that shows the log", err)
@@ -118,6 +123,7 @@ func TestAHostThatDoesNotComeUpIsExplainedByItsLog(t *testing.T) {
 }
 
 func TestASecondHostIsRefused(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	open(t, dir)
 	if err := local.Host(t.Context(), local.HostConfig{StateDir: dir}); !errors.Is(err, local.ErrHosted) {
@@ -126,6 +132,7 @@ func TestASecondHostIsRefused(t *testing.T) {
 }
 
 func TestAPathThatIsTooLongForASocketWorksAllTheSame(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(shortDir(t), strings.Repeat("long/", 60))
 	b := open(t, dir)
 	s := create(t, b, "a", "i1")
@@ -139,6 +146,7 @@ func TestAPathThatIsTooLongForASocketWorksAllTheSame(t *testing.T) {
 }
 
 func TestOnlyWhoHasTheKeyIsServed(t *testing.T) {
+	t.Parallel()
 	b := open(t, shortDir(t))
 	s := create(t, b, "a", "i1")
 	for _, token := range []string{"", "x", s.Endpoint.Token + "x"} {
@@ -174,6 +182,7 @@ func status(t *testing.T, s backend.Sandbox, path string) int {
 }
 
 func TestConfinementIsSaidAndCanBeRequired(t *testing.T) {
+	t.Parallel()
 	dir := shortDir(t)
 	b := open(t, dir)
 	said := strings.Join(b.Confinement(), "\n")
@@ -196,6 +205,7 @@ func TestConfinementIsSaidAndCanBeRequired(t *testing.T) {
 }
 
 func TestAHostThatMayNotBeUsedIsNotLeftBehind(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() == 0 {
 		t.Skip("root has all the confinement that there is")
 	}
@@ -213,8 +223,9 @@ func TestAHostThatMayNotBeUsedIsNotLeftBehind(t *testing.T) {
 }
 
 func TestTheRestAsAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
-		t.Skip("takes as long as all that was before")
+		t.Skip("runs half of all these tests again")
 	}
-	asOrdinaryUser(t, "^Test(Confinement|Replicas|Nothing|ASandbox|DevNull|TheEnv|AnotherHome|WhatACrashed|AStartFinishes|AHost|OnlyWho|APath|Trees|ADestroy|Random).*$")
+	asOrdinaryUser(t, "^Test(Confinement|Nothing|ASandbox|DevNull|TheEnv|AnotherHome|WhatACrashed|AStartFinishes|AHost(Killed|ThatMayNot|Outlives)|Trees|ADestroy|Random).*$")
 }

@@ -74,6 +74,7 @@ func TestAReleasedUIDIsUsedAfterAllOthers(t *testing.T) {
 
 // R104: what runs under one state directory has no uid in common with what runs under another.
 func TestTwoStateDirectoriesShareNoUIDs(t *testing.T) {
+	t.Parallel()
 	rootOnly(t)
 	seen := map[string]string{}
 	for _, name := range []string{"one", "two", "three"} {
@@ -117,6 +118,7 @@ func TestAWorkspaceMovesToANewUIDWhereItsOwnIsTaken(t *testing.T) {
 
 // The next owner of the uid would find it.
 func TestADestroyLeavesNoSharedMemoryToTheNextOwnerOfTheUID(t *testing.T) {
+	t.Parallel()
 	rootOnly(t)
 	b := open(t, shortDir(t))
 	s := create(t, b, "a", "i1")
@@ -140,6 +142,7 @@ func TestADestroyLeavesNoSharedMemoryToTheNextOwnerOfTheUID(t *testing.T) {
 }
 
 func TestASandboxHasABoundOfOpenFiles(t *testing.T) {
+	t.Parallel()
 	rootOnly(t)
 	s := create(t, open(t, shortDir(t)), "a", "i1")
 	if got := must(t, s, "ulimit -Sn; ulimit -Hn"); got != "4096\n4096" {
@@ -167,6 +170,7 @@ func rootOnly(t *testing.T) {
 
 // A command line may hold a secret.
 func TestASandboxSeesNoProcessesButItsOwn(t *testing.T) {
+	t.Parallel()
 	rootOnly(t)
 	b := open(t, shortDir(t))
 	s, other := create(t, b, "a", "i1"), create(t, b, "b", "i1")

@@ -17,6 +17,7 @@ import (
 // A child is of the sandbox's uid for a moment before it executes its command, and the fork waits for it meanwhile. A command that
 // stops every process of its uid, again and again, catches some of them there, and with them whatever the host would do.
 func TestACommandThatStopsWhateverStartsBesideItHoldsUpNoOtherSandbox(t *testing.T) {
+	t.Parallel()
 	b := open(t, shortDir(t))
 	hostile, other := create(t, b, "hostile", "i1"), create(t, b, "other", "i1")
 	body, err := json.Marshal(wire.StartRequest{Cmd: wire.Command{Line: "while :; do kill -STOP -1; done 2>/dev/null"}})

@@ -122,7 +122,7 @@ func startDaemon(t testing.TB, env ...string) *daemon {
 		t.Fatal(err)
 	}
 	d := &daemon{t: t, dir: dir, cmd: exec.Command("/proc/self/exe")}
-	d.cmd.Env = append(append(os.Environ(), asRunner+"="+dir), env...)
+	d.cmd.Env = append(append(os.Environ(), asRunner+"="+dir, "GORACE=atexit_sleep_ms=0"), env...) // else the race detector sleeps for a second at the end
 	d.cmd.Stderr = os.Stderr
 	d.stdin, _ = d.cmd.StdinPipe()
 	stdout, _ := d.cmd.StdoutPipe()

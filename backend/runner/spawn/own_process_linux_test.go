@@ -17,6 +17,9 @@ import (
 const (
 	envOwn    = "SPAWN_TEST_OWN"    // names the test that this copy of the test binary is to run
 	envInside = "SPAWN_TEST_INSIDE" // what this copy is to try from inside of a sandbox
+
+	// noRaceSleep has a copy with the race detector end at once: it would sleep for a second before.
+	noRaceSleep = "GORACE=atexit_sleep_ms=0"
 )
 
 func TestMain(m *testing.M) {
@@ -69,7 +72,10 @@ func ownProcess(t *testing.T, uid uint32, body func(t *testing.T, s *spawn.Spawn
 		pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run="+strings.Join(pattern, "/"), "-test.v", "-test.count=1", "-test.timeout=300s")
-	cmd.Env = []string{envOwn + "=" + t.Name(), "PATH=/usr/bin:/bin", "CANARY=in the environment of the runner"}
+	cmd.Env = []string{
+		envOwn + "=" + t.Name(), "PATH=/usr/bin:/bin", "CANARY=in the environment of the runner",
+		noRaceSleep,
+	}
 	cmd.Dir = "/"
 	if isRoot() && uid != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
@@ -96,5 +102,5 @@ func (c cell) self(what string) string {
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	return envInside + "='" + what + "' " + path
+	return noRaceSleep + " " + envInside + "='" + what + "' " + path
 }

@@ -65,7 +65,10 @@ func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Dir = l.home
-	cmd.Env = append([]string{"HOME=" + l.home, "PATH=" + os.Getenv("PATH")}, l.env...)
+	cmd.Env = append([]string{
+		"HOME=" + l.home, "PATH=" + os.Getenv("PATH"),
+		"GORACE=atexit_sleep_ms=0", // else the race detector sleeps for a second at the end of each command
+	}, l.env...)
 	return cmd
 }
 
