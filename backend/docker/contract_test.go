@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,10 +25,22 @@ import (
 	"github.com/keepwell-go/keepwell/backend/docker/enginetest"
 )
 
-// R2, R13, R23, R26, R27, R29, R35, R83, R85, R101, R104, R105, R112: the contract that all backends keep, on a real engine.
+// R2, R13, R23, R26, R27, R29, R35, R83, R85, R101, R104, R105, R112: the contract that all backends keep, on a real engine. The
+// cases that restart it come first and alone.
 func TestContract(t *testing.T) {
 	e := engine(t)
-	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return newWorld(t, e).harness() })
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		if !restarts(path.Base(t.Name())) {
+			t.Parallel()
+		}
+		return newWorld(t, e).harness()
+	})
+}
+
+func restarts(name string) bool {
+	return slices.ContainsFunc(backendtest.Cases(), func(c backendtest.Case) bool {
+		return c.Name == name && slices.Contains(c.Needs, "Restart")
+	})
 }
 
 // world is the engine as one test sees it: through a proxy of its own.

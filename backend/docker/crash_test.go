@@ -44,6 +44,7 @@ func createAndDie() int {
 
 // R101: whenever the server is killed, what it had made until then is found by the next one, and can be removed.
 func TestACreateThatIsKilledAtAnyStepIsFoundAndResolved(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	b, err := w.openWith(w.config("crash"))
 	if err != nil {

@@ -27,6 +27,7 @@ type chaos struct {
 
 // R83, R101: whatever goes wrong, nothing is lost sight of: in the end everything that was ever made is listed, and can be destroyed.
 func TestNothingLeaksAmongRandomFaults(t *testing.T) {
+	t.Parallel()
 	steps := faultSteps
 	if testing.Short() {
 		steps = 50

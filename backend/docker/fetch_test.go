@@ -25,6 +25,7 @@ func isPull(r *http.Request) bool {
 // R36, R109: an image is fetched once for all who wait, on nobody's time: who leaves is told that it is being prepared, and a later
 // create finds it.
 func TestAnImageIsFetchedOnceAndOutlivesTheCreate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	w.importImage(t, "keepwell-test/here:1")
 	const wanted = "keepwell-test/fetched:1"
@@ -87,6 +88,7 @@ func TestAnImageIsFetchedOnceAndOutlivesTheCreate(t *testing.T) {
 
 // An image that cannot be had is the caller's mistake; a registry that does not answer is not.
 func TestAnImageThatCannotBeHad(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	b, _ := w.new("nohad")
 	s := spec("nohad", "")
@@ -101,6 +103,7 @@ func TestAnImageThatCannotBeHad(t *testing.T) {
 
 // A Backend that is closed ends its fetches and waits for them.
 func TestCloseEndsAFetch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	b, err := w.openWith(w.config("closes"))
 	if err != nil {

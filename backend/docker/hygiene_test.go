@@ -16,6 +16,7 @@ import (
 
 // R2, R13, R83: what somebody does to a container behind our back is told as it is, and undone by the usual calls.
 func TestWhatHappensBehindOurBackIsTold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	b, _ := w.new("behind")
 	api := w.engine.API
@@ -88,6 +89,7 @@ func (w *world) removeBoth(ctx context.Context, id string) error {
 
 // R85: even when the container is gone a late destroy of the instance before is not one of the instance that ran last.
 func TestAWorkspaceKnowsWhoRanInItLast(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	b, _ := w.new("last")
 	first, second := spec("last", ""), spec("last", "")
@@ -114,6 +116,7 @@ func TestAWorkspaceKnowsWhoRanInItLast(t *testing.T) {
 
 // R23, R26: a name that another tool holds is a conflict, and what holds it is not touched.
 func TestAContainerOfAnotherToolIsNeitherRemovedNorListed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	b, _ := w.new("clash")
 	mustCreate(t, b, spec("other", "")) // for an image
@@ -158,6 +161,7 @@ func (w *world) image(t testing.TB) string {
 
 // A claim that got no clear answer, or a second one, is sorted out by the call itself. Nothing is left of what failed.
 func TestAnUnclearAnswerDuringACreateLeavesNothingUnknown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	b, _ := w.new("unclear")
 	mustCreate(t, b, spec("first", "")) // the base is made only once
@@ -188,6 +192,7 @@ func TestAnUnclearAnswerDuringACreateLeavesNothingUnknown(t *testing.T) {
 
 // R104: owners whose names and ids would spell the same container have different ones, each with a network of its own.
 func TestOwnersShareNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	networks := map[string]bool{}
 	for _, owner := range []string{"ownera", "owneraa"} {
@@ -221,6 +226,7 @@ func TestOwnersShareNothing(t *testing.T) {
 
 // A list is two questions, whatever the number of sandboxes.
 func TestAListAsksTheEngineTwice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	b, _ := w.new("lists")
 	mustCreate(t, b, spec("a", ""))

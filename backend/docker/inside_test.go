@@ -152,6 +152,7 @@ func volumes(t *testing.T, w *world) int {
 
 // What the engine refuses is the caller's mistake, said in the engine's words, and leaves nothing.
 func TestLimitsThatTheEngineRefusesAreInvalid(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	b, _ := w.new("refused")
 	for want, spoil := range map[string]func(*backend.Spec){
@@ -173,6 +174,7 @@ func TestLimitsThatTheEngineRefusesAreInvalid(t *testing.T) {
 
 // A runner that ends at once is not waited for, and its own words are in the error.
 func TestARunnerThatEndsAtOnceIsToldWithItsLastLines(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, engine(t))
 	cfg := w.config("ends")
 	cfg.RunnerArgs = []string{"-no-such-flag"}
