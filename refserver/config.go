@@ -15,12 +15,8 @@ import (
 	"github.com/keepwell-go/keepwell/refserver/binding"
 )
 
-const (
-	// minBody is the smallest body limit under which the API is still usable, in bytes.
-	minBody = 4 << 10
-	// minKey is the shortest secret, in bytes, from which tokens are derived that cannot be guessed.
-	minKey = 16
-)
+// minKey is the shortest secret, in bytes, from which tokens are derived that cannot be guessed.
+const minKey = 16
 
 // Config says what a Server serves and within which limits. Backend and Key are required, and Token unless NoAuth is set.
 type Config struct {
@@ -62,8 +58,8 @@ func (c *Config) check() error {
 		return errors.New("refserver: Token has spaces, control or non-ASCII characters, which no header carries unchanged")
 	case len(c.Key) < minKey:
 		return fmt.Errorf("refserver: Key has %d bytes, at least %d are needed", len(c.Key), minKey)
-	case c.MaxBody != 0 && c.MaxBody < minBody:
-		return fmt.Errorf("refserver: MaxBody is %d bytes, at least %d are needed", c.MaxBody, minBody)
+	case c.MaxBody != 0 && c.MaxBody < wire.MinBody:
+		return fmt.Errorf("refserver: MaxBody is %d bytes, at least %d are needed", c.MaxBody, wire.MinBody)
 	}
 	for _, n := range []struct {
 		name  string

@@ -1,9 +1,11 @@
 package refserver
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -14,9 +16,6 @@ import (
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/bodylimit"
 )
-
-// maxProcessID is the longest process id that is passed on, in bytes.
-const maxProcessID = 128
 
 // strangerTime is how long a client that has shown no token may take to send a body.
 const strangerTime = time.Second
@@ -54,7 +53,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, c *call) error {
 	if limit := s.limiterOf(c.route).Max; r.ContentLength > limit {
 		return &bodylimit.TooLargeError{Limit: limit, Declared: r.ContentLength}
 	}
-	if err := c.check(); err != nil {
+	if err := c.check(r); err != nil {
 		return err
 	}
 	if !c.route.body {
@@ -94,27 +93,28 @@ func (s *Server) limiterOf(rt *route) *bodylimit.Limiter {
 	return s.json
 }
 
-// check refuses ids that cannot be any sandbox's or process's, before they reach a backend or a runner.
-func (c *call) check() error {
+// check refuses ids that cannot be any sandbox's or process's, and a query that would be read in part, before they reach a backend or
+// a runner.
+func (c *call) check(r *http.Request) error {
 	if strings.Contains(c.route.path, "{id}") {
 		if err := backend.CheckID(c.id); err != nil {
 			return err
 		}
 	}
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return badRequest("query: %v", err)
+	}
 	if c.process == "" {
 		return nil
 	}
-	if len(c.process) > maxProcessID {
-		return badRequest("process id has %d bytes, at most %d are allowed", len(c.process), maxProcessID)
-	}
-	if strings.Trim(c.process, ".") == "" || strings.ContainsFunc(c.process, notInProcessID) {
-		return badRequest("process id %q is none", c.process)
+	err := wire.CheckProcessID(c.process)
+	switch {
+	case errors.Is(err, wire.ErrPID):
+		return &failure{status: http.StatusBadRequest, code: wire.CodePIDNotAccepted, text: err.Error()}
+	case err != nil:
+		return badRequest("%v", err)
 	}
 	return nil
-}
-
-func notInProcessID(r rune) bool {
-	return (r < 'a' || 'z' < r) && (r < 'A' || 'Z' < r) && (r < '0' || '9' < r) && !strings.ContainsRune("._-", r)
 }
 
 // discard reads a body that nobody asked for, within the limit.

@@ -93,12 +93,34 @@ func TestIDsThatAreNoneReachNeitherBackendNorRunner(t *testing.T) {
 				}
 			}
 		}
-		for _, pid := range []string{"..", ".", "a/b", "../../b", "a\x00b", "a b", "é", strings.Repeat("p", 300), "?", "#"} {
+		for _, pid := range []string{"..", ".", "a/b", "../../b", "a\x00b", "a b", "é", "a.b", strings.Repeat("p", wire.MaxProcessID+1), "?", "#"} {
 			for _, rt := range w.srv.Routes("a", "\x01") {
 				if !strings.Contains(rt.Path, "\x01") {
 					continue
 				}
 				w.do(rt.Method, strings.Replace(rt.Path, "\x01", escape(pid), 1), "").want(t, 400, "bad_request")
+			}
+		}
+		for _, rt := range w.srv.Routes("a", "4321") { // R60
+			if strings.Contains(rt.Path, "4321") {
+				w.do(rt.Method, rt.Path, "").want(t, 400, "pid_not_accepted")
+			}
+		}
+		if n := w.doings() - before; n != 0 {
+			t.Errorf("%d things were done", n)
+		}
+	})
+}
+
+func TestAQueryThatCannotBeReadReachesNeitherBackendNorRunner(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		before := w.doings()
+		for _, query := range []string{"offset=%zz", "path=f;offset=3", "%", "a=1&b=%4"} {
+			for _, rt := range w.srv.Routes("a", "p") {
+				if rt.Path != "/health" {
+					w.do(rt.Method, rt.Path+"?"+query, "").want(t, 400, "bad_request")
+				}
 			}
 		}
 		if n := w.doings() - before; n != 0 {

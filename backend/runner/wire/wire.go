@@ -14,6 +14,7 @@ const (
 // Limits that both sides hold.
 const (
 	MaxBody      = 8 << 20   // bytes of a JSON request body
+	MinBody      = 4 << 10   // bytes below which a limit of that would make the interface unusable
 	MaxFile      = 1 << 30   // bytes of one written file, by default
 	RingSize     = 1 << 20   // bytes of output kept for each stream of a process
 	FollowLag    = 8 << 20   // unread bytes after which a slow follower is sent a gap

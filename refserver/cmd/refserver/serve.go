@@ -29,9 +29,6 @@ const (
 	idleTime   = 2 * time.Minute
 )
 
-// minBody is the smallest limit of a request body under which the API is still usable, in bytes.
-const minBody = 4 << 10
-
 type serveCmd struct {
 	Listen             string        `placeholder:"HOST:PORT" default:"127.0.0.1:8080" help:"Address to serve on; port 0 picks one."`
 	Backend            string        `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum})."`
@@ -117,8 +114,8 @@ func (c *serveCmd) check() error {
 		return fmt.Errorf("--ttl-max is %s and --idle-max is %s, both must be positive", c.TTLMax, c.IdleMax)
 	case c.SweepEvery < time.Second:
 		return fmt.Errorf("--sweep-every is %s, must be at least 1s", c.SweepEvery)
-	case c.MaxBodyBytes < minBody:
-		return fmt.Errorf("--max-body-bytes is %d, must be at least %d", c.MaxBodyBytes, minBody)
+	case c.MaxBodyBytes < wire.MinBody:
+		return fmt.Errorf("--max-body-bytes is %d, must be at least %d", c.MaxBodyBytes, wire.MinBody)
 	case c.MaxFileBytes < 0:
 		return fmt.Errorf("--max-file-bytes is %d, must not be negative", c.MaxFileBytes)
 	}
