@@ -1,9 +1,6 @@
 package main
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,23 +8,14 @@ import (
 
 // R101, R112: on a Docker Engine the commands do the same, and a server that was killed finds its sandboxes again.
 func TestTheDockerBackendDoesTheSame(t *testing.T) {
-	host := os.Getenv("DOCKER_HOST")
-	if host == "" {
-		t.Skip("DOCKER_HOST names no engine")
-	}
+	e := shared.Engine(t)
 	l := newLab(t)
-	runner := filepath.Join(t.TempDir(), "runner")
-	build := exec.Command("go", "build", "-o", runner, "github.com/keepwell-go/keepwell/backend/runner/cmd/runner")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the runner: %v: %s", err, out)
-	}
-	l.env = append(l.env, "DOCKER_HOST="+host)
-	s := l.serve("--backend", "docker", "--runner-binary", runner)
+	l.env = append(l.env, onDocker(t, e, "same")...)
+	s := l.serve()
 	l.ok("create", "box", "-e", "GIVEN=yes")
 	l.ok("exec", "box", "echo $GIVEN >kept")
 	s.end(syscall.SIGKILL)
-	l.serve("--backend", "docker", "--runner-binary", runner)
+	l.serve()
 	if out := l.ok("exec", "box", "cat kept; id -u"); !strings.Contains(out, "yes\n65534\n") {
 		t.Errorf("after the server was killed the sandbox says %q", out)
 	}

@@ -19,29 +19,42 @@ func TestTheWalksOfTheREADMEWorkAsTheyStand(t *testing.T) {
 			skipUnlessRequired(t, tool)
 		}
 	}
+	for name, block := range walks(t) {
+		t.Run(name, func(t *testing.T) { walk(t, block) })
+	}
+}
+
+// walks returns the walks of the README by name.
+func walks(t *testing.T) map[string]string {
+	t.Helper()
 	readme, err := os.ReadFile(root + "/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	walks := regexp.MustCompile("(?s)<!-- walk -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
+	found := regexp.MustCompile("(?s)<!-- walk -->\n```sh\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
 	names := []string{"curl", "commands", "crash"}
-	if len(walks) != len(names) {
-		t.Fatalf("the README has %d walks, want %d", len(walks), len(names))
+	if len(found) != len(names) {
+		t.Fatalf("the README has %d walks, want %d", len(found), len(names))
 	}
+	all := map[string]string{}
 	for i, name := range names {
-		t.Run(name, func(t *testing.T) { walk(t, walks[i][1]) })
+		all[name] = found[i][1]
 	}
+	return all
 }
 
-func walk(t *testing.T, block string) {
+// walk runs a block with further variables, NAME=VALUE.
+func walk(t *testing.T, block string, env ...string) {
 	t.Helper()
 	l := newLab(t)
+	l.env = env
 	if !strings.Contains(block, "refserver >") { // it starts none itself
 		block = strings.ReplaceAll(block, "http://127.0.0.1:8080", l.serve().base)
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", block)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "HOME="+l.home, "KEEPWELL_LISTEN=127.0.0.1:0")
+	cmd.Env = append(cmd.Env, env...)
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} { // which would lie in the other home
 		out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
 		if err != nil {
