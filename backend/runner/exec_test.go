@@ -123,7 +123,8 @@ func TestTimeoutKillsTheWholeTree(t *testing.T) {
 	if e := res.last; !e.TimedOut || e.Signal == nil || *e.Signal != "SIGKILL" || e.ExitCode != nil {
 		t.Errorf("exit %+v", e)
 	}
-	gone(t, strings.TrimSpace(string(res.stdout)))
+	pid := strings.TrimSpace(string(res.stdout))
+	c.eventually("its descendants are gone", func() bool { return pid != "" && stateOf(pid) == "" })
 	if res := c.exec(wire.StartRequest{Cmd: line("exit 3"), Timeout: 60}); res.code(t) != 3 || res.last.TimedOut {
 		t.Errorf("a command within its timeout ended with %+v", res.last)
 	}

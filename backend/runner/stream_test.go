@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -53,6 +54,43 @@ func TestOutputOfARunningProcessIsASnapshotOrFollowed(t *testing.T) {
 		if res := f.rest(); string(res.stdout) != "two\n" || res.code(t) != 0 {
 			t.Errorf("follower: %+v", res)
 		}
+	}
+}
+
+// A reader that loses its connection asks for what it has not seen, and finds it there, whoever it is by then.
+func TestAReaderThatComesBackMissesNothing(t *testing.T) { // R100
+	c := newWorld(t).client
+	const text = "plain, gr\u00fc\u00dfe, \U0001f642, \xff\xfe; "
+	var read []byte
+	take := func(e *events) {
+		ev := e.next()
+		if ev.Event != wire.EventStdout || ev.Offset != int64(len(read)) {
+			t.Fatalf("at %d: %+v", len(read), ev)
+		}
+		read = append(read, ev.DataB64...)
+		if ev.DataB64 == nil {
+			read = append(read, ev.Data...)
+		}
+		e.close()
+	}
+	e := c.stream("POST", "/exec", wire.StartRequest{Cmd: argv("cat"), StdinOpen: true})
+	path := "/processes/" + e.next().ID
+	resume := func() *events {
+		return c.stream("GET", fmt.Sprintf("%s/output?follow=1&stdout_offset=%d", path, len(read)), nil)
+	}
+	var wrote []byte
+	for i := range 30 {
+		part := []byte(strings.Repeat(text, 1+i*40)[i:]) // which may begin within a character
+		wrote = append(wrote, part...)
+		c.ok("POST", path+"/stdin", wire.StdinRequest{DataB64: part}, nil)
+		take(e)
+		e = resume()
+	}
+	e.close()
+	c.ok("POST", path+"/stdin", wire.StdinRequest{EOF: true}, nil)
+	rest := resume().rest()
+	if got := append(read, rest.stdout...); !bytes.Equal(got, wrote) || len(rest.gaps) > 0 || rest.code(t) != 0 {
+		t.Errorf("read %d bytes of %d, or others; gaps %+v, exit %+v", len(got), len(wrote), rest.gaps, rest.last)
 	}
 }
 
