@@ -42,7 +42,7 @@ type Store struct {
 type dialect struct {
 	name  string            // for errors; no password in it
 	lock  string            // the statement that makes other processes wait until the end of a transaction; "": every writing one does
-	items string            // the query for the elements of a JSON array, which is the third argument
+	items string            // says that what is before it is an element of a JSON array, the third argument
 	say   func(error) error // makes an error of the driver one for people
 	again func(error) bool  // says that a call is worth repeating at once, on another connection
 	tries int               // how often at most
@@ -94,8 +94,10 @@ func (s *Store) ready(ctx context.Context, log *zap.Logger) (*Store, error) {
 
 // Ping implements binding.Store. It asks for a table, so that a database without ours is found out.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.version(ctx, s.read)
-	return s.failed("ping", err)
+	return s.do("ping", func() error {
+		_, err := s.version(ctx, s.read)
+		return err
+	})
 }
 
 // Close implements binding.Store.

@@ -38,7 +38,7 @@ func openPostgres(ctx context.Context, url string, cfg Config) (*Store, error) {
 	s := &Store{read: db, write: db, dialect: dialect{
 		name:  "postgres://" + net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database,
 		lock:  schemaLock,
-		items: `SELECT value FROM json_array_elements_text($3::json)`,
+		items: `= ANY (ARRAY(SELECT json_array_elements_text($3::json)))`, // an array is looked up in the index, a set is joined,
 		say:   func(err error) error { return without(c.Password, err) },
 		again: brokenConnection,
 		tries: cfg.MaxConns + 1, // after a restart of the server, each connection of the pool may be broken

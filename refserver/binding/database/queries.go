@@ -15,6 +15,12 @@ import (
 // Every statement that is of one incarnation names it by these two.
 const ofRef = `sandbox = $1 AND instance = $2`
 
+// The lookups, each of which one index answers. How publicQuery compares is a dialect's.
+const (
+	boundQuery  = `SELECT bound FROM keepwell_bindings WHERE ` + ofRef + ` AND id = $3`
+	publicQuery = `SELECT bound, id FROM keepwell_bindings WHERE ` + ofRef + ` AND bound `
+)
+
 // Begin implements binding.Store.
 func (s *Store) Begin(ctx context.Context, st binding.Start) error {
 	return s.exec(ctx, "begin", `INSERT INTO keepwell_starts (sandbox, instance, id, at, expires) VALUES ($1, $2, $3, $4, $5)
@@ -47,8 +53,7 @@ func (s *Store) End(ctx context.Context, ref backend.Ref, id string, at time.Tim
 // Bound implements binding.Store.
 func (s *Store) Bound(ctx context.Context, ref backend.Ref, id string) (bound string, err error) {
 	err = s.do("bound", func() error {
-		err := s.read.QueryRowContext(ctx, `SELECT bound FROM keepwell_bindings WHERE `+ofRef+` AND id = $3`,
-			ref.ID, ref.Instance, id).Scan(&bound)
+		err := s.read.QueryRowContext(ctx, boundQuery, ref.ID, ref.Instance, id).Scan(&bound)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -76,7 +81,7 @@ func (s *Store) Public(ctx context.Context, ref backend.Ref, bound []string) (ma
 				public[bound] = id
 			}
 			return err
-		}, `SELECT bound, id FROM keepwell_bindings WHERE `+ofRef+` AND bound IN (`+s.items+`)`, ref.ID, ref.Instance, string(asked))
+		}, publicQuery+s.items, ref.ID, ref.Instance, string(asked))
 	})
 	if err != nil {
 		return nil, err

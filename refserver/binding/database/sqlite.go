@@ -41,7 +41,7 @@ func openSQLite(ctx context.Context, path string, cfg Config) (*Store, error) {
 	}
 	s := &Store{read: pool(connector, cfg.MaxConns), write: pool(connector, 1), dialect: dialect{
 		name:  "sqlite:" + path,
-		items: `SELECT value FROM json_each($3)`,
+		items: `IN (SELECT value FROM json_each($3))`,
 		say:   func(err error) error { return sayDamaged(path, err) },
 	}}
 	if err := s.whole(ctx); err != nil {
