@@ -3,6 +3,7 @@ package runner_test
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -45,18 +46,17 @@ func collect(t *rapid.T, f *runner.Follower, into *[2][]byte, split bool) {
 }
 
 func TestAnySplitOfWritesYieldsTheSameBytes(t *testing.T) {
+	const text = "aü世🙂\n\x00"
+	long := strings.Repeat(text, 70_001/len(text)+2) // the bytes from anywhere in it are those from there in the text, over and over
 	rapid.Check(t, func(t *rapid.T) {
 		out := runner.NewOutput()
 		f := out.Follow([2]int64{})
 		var wrote, read [2][]byte
-		text := []byte("aü世🙂\n\x00")
 		for range rapid.IntRange(1, 40).Draw(t, "writes") {
 			stream := rapid.IntRange(0, 1).Draw(t, "stream")
 			n := rapid.SampledFrom([]int{1, 2, 3, 5, 7, 100, 1023, 1024, 1025, 70_001}).Draw(t, "size")
 			at := len(wrote[stream])
-			for len(wrote[stream]) < at+n {
-				wrote[stream] = append(wrote[stream], text[len(wrote[stream])%len(text)])
-			}
+			wrote[stream] = append(wrote[stream], long[at%len(text):][:n]...)
 			out.Append(stream, wrote[stream][at:])
 			if rapid.Bool().Draw(t, "read") {
 				collect(t, f, &read, false)

@@ -217,7 +217,7 @@ func TestNothingIsLeftOfWhatHasEnded(t *testing.T) {
 	w.ok("PUT", "/files/write?path=f", "x", nil)
 	w.http.CloseIdleConnections()
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
-	for range 10 {
+	for range 4 {
 		w.sh("echo out; echo err >&2; exit 1")
 		w.exec(wire.StartRequest{Cmd: argv("true"), Stdin: ptr(strings.Repeat("x", 1<<20)), Timeout: 100})
 		w.refused("POST", "/exec", wire.StartRequest{Cmd: argv("no-such-command"), Stdin: ptr("x")}, 400, wire.CodeCannotStart)
