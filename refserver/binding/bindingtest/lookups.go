@@ -38,7 +38,9 @@ func lookups() []Case {
 		{"NoLookupAnswersForAnotherIncarnation", "R73", func(t *trace) { nothingOf(t, again) }},
 		{"NamesThatJoinToTheSameAreNotTheSame", "R73", func(t *trace) {
 			t.bind(backend.Ref{ID: "a", Instance: "bc"}, "d", "minted")
-			for _, ref := range []backend.Ref{{ID: "ab", Instance: "c"}, {ID: "abc"}, {Instance: "abc"}, {ID: "A", Instance: "BC"}, {ID: "a", Instance: "b%"}} {
+			for _, ref := range []backend.Ref{
+				{ID: "ab", Instance: "c"}, {ID: "abc"}, {Instance: "abc"}, {ID: "A", Instance: "BC"}, {ID: "a", Instance: "b%"},
+			} {
 				t.bound(ref, "d", "")
 				t.public(ref, []string{"minted"})
 			}

@@ -40,8 +40,8 @@ type Postgres struct {
 
 // URL returns the URL of a database that exists.
 func (p *Postgres) URL() string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword("keeper", p.Password), Path: "/postgres", RawQuery: url.Values{"host": {p.dir}}.Encode()}
-	return u.String()
+	query := url.Values{"host": {p.dir}}.Encode()
+	return (&url.URL{Scheme: "postgres", User: url.UserPassword("keeper", p.Password), Path: "/postgres", RawQuery: query}).String()
 }
 
 // NewPostgres starts a server with the programs of PATH or of Debian's packages, in a directory of its own. The caller must Remove
@@ -83,8 +83,8 @@ func postgresPrograms() (string, error) {
 	return filepath.Dir(found[0]), nil
 }
 
-// ordinaryUser returns whom to run the server as, since it refuses to run as root: the user that its package has made, or one that is
-// on each machine. It has to be one with a name.
+// ordinaryUser returns whom to run the server as, since it refuses to run as root: the user that its package has made, or one that
+// is on each machine. It has to be one with a name.
 func ordinaryUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -115,7 +115,8 @@ func (p *Postgres) init(ctx context.Context) error {
 			return err
 		}
 	}
-	cmd := p.command(ctx, "initdb", "-D", p.data(), "-U", "keeper", "--pwfile", secret, "--auth=scram-sha-256", "--no-sync", "-E", "UTF8", "--locale=C")
+	cmd := p.command(ctx, "initdb", "-D", p.data(), "-U", "keeper", "--pwfile", secret, "--auth=scram-sha-256", "--no-sync",
+		"-E", "UTF8", "--locale=C")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}

@@ -61,7 +61,8 @@ func (s *Store) migrate(ctx context.Context, log *zap.Logger) error {
 		return s.failed("migrate", err)
 	}
 	if v > len(steps) {
-		return fmt.Errorf("database: %s: its schema has version %d, and this program knows none above %d: start a newer one", s.name, v, len(steps))
+		return fmt.Errorf("database: %s: its schema has version %d, and this program knows none above %d: start a newer one",
+			s.name, v, len(steps))
 	}
 	log.Info("the schema of the binding store is up to date", zap.String("store", s.name), zap.Int("version", len(steps)))
 	return nil

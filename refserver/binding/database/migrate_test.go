@@ -49,7 +49,8 @@ func TestAStepThatFailsLeavesTheSchemaAsItWas(t *testing.T) {
 func TestNothingIsKeptButIDsAndTimes(t *testing.T) {
 	url := sqliteURL(t)
 	open(t, url)
-	rows, err := raw(t, url).Query("SELECT m.name || '.' || c.name FROM sqlite_schema AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table' ORDER BY 1")
+	rows, err := raw(t, url).Query(`SELECT m.name || '.' || c.name FROM sqlite_schema AS m, pragma_table_info(m.name) AS c
+		WHERE m.type = 'table' ORDER BY 1`)
 	must(t, err)
 	defer rows.Close()
 	var got []string

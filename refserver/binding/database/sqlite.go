@@ -51,7 +51,8 @@ func openSQLite(ctx context.Context, path string, cfg Config) (*Store, error) {
 	return s.ready(ctx, cfg.Logger)
 }
 
-// sqlitePath returns the path that a URL names. A relative one would mean another file for each directory that a server is started in.
+// sqlitePath returns the path that a URL names. A relative one would mean another file for each directory that a server is started
+// in.
 func sqlitePath(path string) (string, error) {
 	if strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///") {
 		return "", fmt.Errorf("database: sqlite:%s names a host: write sqlite:/PATH", path)
@@ -104,6 +105,7 @@ func sayDamaged(path string, err error) error {
 	if _, ok := errors.AsType[*damage](err); !ok && code != sqliteCorrupt && code != sqliteNotADB {
 		return err
 	}
-	return fmt.Errorf("%w; the file is damaged, or is no database: move %s and the files %[2]s-wal and %[2]s-shm away (or put a backup in their place) and start again; "+
-		"sandboxes and processes go on, and only processes of old runners have to be looked up by their runner's ids", err, path)
+	return fmt.Errorf("%w; the file is damaged, or is no database: move %s and the files %[2]s-wal and %[2]s-shm away "+
+		"(or put a backup in their place) and start again; sandboxes and processes go on, "+
+		"and only processes of old runners have to be looked up by their runner's ids", err, path)
 }

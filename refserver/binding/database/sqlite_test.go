@@ -93,7 +93,8 @@ func TestADamagedFileIsNamedWithAWayOut(t *testing.T) {
 	} {
 		must(t, os.WriteFile(path, data, 0o600))
 		_, err := database.Open(t.Context(), url, database.Config{})
-		if err == nil || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), "move "+path+" and the files "+path+"-wal and "+path+"-shm away") {
+		way := "damaged, or is no database: move " + path + " and the files " + path + "-wal and " + path + "-shm away"
+		if err == nil || !strings.Contains(err.Error(), way) {
 			t.Errorf("%s: opening it returned %v", name, err)
 		}
 	}
@@ -112,8 +113,11 @@ func TestOnlyAnAbsolutePathNamesAFile(t *testing.T) {
 		"mysql://me:word@host/db":  "neither sqlite: nor postgres://",
 	} {
 		_, err := database.Open(t.Context(), url, database.Config{})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "database: ") || strings.Contains(err.Error(), "word") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "database: ") {
 			t.Errorf("opening %s returned %v", url, err)
+		}
+		if strings.Contains(fmt.Sprint(err), "word") {
+			t.Errorf("the password is in %v", err)
 		}
 	}
 	dir := filepath.Join(t.TempDir(), `an odd? #dir%41 &`)
@@ -173,7 +177,8 @@ func TestLookupsAreAnsweredByAnIndex(t *testing.T) {
 			must(t, rows.Scan(&id, &parent, &unused, &detail))
 			plan = append(plan, detail)
 		}
-		if len(plan) == 0 || !strings.HasPrefix(plan[0], "SEARCH keepwell_bindings USING ") || !strings.Contains(plan[0], "(sandbox=? AND instance=? AND ") {
+		const how = "SEARCH keepwell_bindings USING "
+		if len(plan) == 0 || !strings.HasPrefix(plan[0], how) || !strings.Contains(plan[0], "(sandbox=? AND instance=? AND ") {
 			t.Errorf("%s\nis planned as %q", query, plan)
 		}
 	}
