@@ -24,7 +24,7 @@ func TestExecStreamsOutputThenExactlyOneExit(t *testing.T) { // R99
 	if got := res.code(t); got != 7 || !res.is("out\n", "err\n") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", got, res.stdout, res.stderr)
 	}
-	if res.start.PID == 0 || !strings.HasPrefix(res.start.ID, "proc_") || len(res.start.ID) != len("proc_")+26 {
+	if res.start.PID == 0 || !minted(res.start.ID) {
 		t.Errorf("start %+v", res.start)
 	}
 	res = c.exec(wire.StartRequest{Cmd: argv("printf", "%s-%s", "a b", "$HOME")})
