@@ -54,6 +54,14 @@ func TestEnvironmentIsABaseTheSandboxAndTheRequest(t *testing.T) { // R103
 	}
 }
 
+// A core would be written where the kernel is told to write it, which may be outside, and has whatever the command was given.
+func TestNoCommandLeavesACore(t *testing.T) {
+	c := startDaemon(t).add("a")
+	if res := c.sh("ulimit -Sc; ulimit -Hc; ulimit -c unlimited 2>/dev/null && echo raised"); !res.is("0\n0\n", "") {
+		t.Errorf("the limits are %q", res.stdout)
+	}
+}
+
 func TestCwdLiesInsideTheWorkspace(t *testing.T) {
 	c := startDaemon(t).add("a")
 	c.ok("POST", "/files/mkdir?path=sub/dir", nil, nil)

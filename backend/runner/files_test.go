@@ -260,6 +260,15 @@ func TestAWorkspaceThatWasReplacedIsNotServed(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(aside) })
 	must(t, os.Symlink("/etc", c.home))
 	c.refused("GET", "/files/read?path=passwd", nil, 400, wire.CodeUnsafePath)
+	must(t, os.Remove(c.home))
+	must(t, os.Mkdir(c.home, 0o755))
+	text := c.refused("GET", "/files/list", nil, 400, wire.CodeUnsafePath)
+	if !strings.Contains(text, "not the directory it was") {
+		t.Errorf("the user is told %q", text)
+	}
+	must(t, os.Remove(c.home))
+	must(t, os.Rename(aside, c.home))
+	c.ok("GET", "/files/list", nil, nil)
 }
 
 func FuzzNoPathLeavesTheWorkspace(f *testing.F) {
