@@ -146,17 +146,20 @@ func (w *world) kill(ctx context.Context, _ backend.Backend, s backend.Sandbox) 
 	}
 }
 
-// container returns the engine's id of an instance.
+// container returns the engine's id of an instance of one of the owners here.
 func (w *world) container(ctx context.Context, r backend.Ref) (string, error) {
 	f := client.Filters{}.Add("label", "keepwell.instance="+r.Instance, "keepwell.id="+r.ID, "keepwell.kind=sandbox")
 	got, err := w.engine.API.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: f})
-	if err == nil && len(got.Items) != 1 {
-		err = fmt.Errorf("%d containers are of %v", len(got.Items), r)
-	}
 	if err != nil {
 		return "", err
 	}
-	return got.Items[0].ID, nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ours := slices.DeleteFunc(got.Items, func(c container.Summary) bool { return !w.owners[c.Labels["keepwell.owner"]] })
+	if len(ours) != 1 {
+		return "", fmt.Errorf("%d containers are of %v", len(ours), r)
+	}
+	return ours[0].ID, nil
 }
 
 func writeFile(ctx context.Context, _ backend.Backend, s backend.Sandbox, name string, data []byte) error {
