@@ -126,6 +126,9 @@ func (w *world) engineExec(b *testing.B, id string) {
 	for err == nil { // until the command has ended
 		_, err = at.Reader.Read(buf)
 	}
+	if got, err := api.ExecInspect(b.Context(), made.ID, client.ExecInspectOptions{}); err != nil || got.ExitCode != 0 {
+		b.Fatalf("the command ended with %d, %v", got.ExitCode, err)
+	}
 }
 
 // One list of many containers. They are never started, which a list does not mind.

@@ -132,6 +132,7 @@ func (b *Backend) makeImage() (madeImage, error) {
 // volume, owner and all.
 func rootOf(p backend.Profile, shell []byte) ([]byte, error) {
 	var buf bytes.Buffer
+	buf.Grow(len(shell) + 64<<10) // for all else
 	w := tar.NewWriter(&buf)
 	var errs []error
 	add := func(h tar.Header, data []byte) {

@@ -134,7 +134,7 @@ func (e *Engine) Run(verb string) error {
 }
 
 func (e *Engine) buildRunner() error {
-	cmd := exec.Command("go", "build", "-o", e.Runner, "github.com/keepwell-go/keepwell/backend/runner/cmd/runner")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", e.Runner, "github.com/keepwell-go/keepwell/backend/runner/cmd/runner")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the runner: %w: %s", err, out)
