@@ -93,8 +93,12 @@ func TestALegacyRunnerKnowsAProcessByTheIDThatItMintedOnly(t *testing.T) { // R6
 		t.Fatalf("started %+v", s)
 	}
 	for _, r := range []struct{ method, path, body string }{
-		{"GET", "", ""}, {"DELETE", "", ""}, {"GET", "/output", ""}, {"POST", ":kill", ""},
-		{"POST", ":signal", `{"signal":"TERM"}`}, {"POST", "/stdin", `{"data":"x"}`},
+		{"GET", "", ""},
+		{"DELETE", "", ""},
+		{"GET", "/output", ""},
+		{"POST", ":kill", ""},
+		{"POST", ":signal", `{"signal":"TERM"}`},
+		{"POST", "/stdin", `{"data":"x"}`},
 	} {
 		w.refused(r.method, "/processes/"+assigned+r.path, r.body, 404, wire.CodeNotFound)
 	}
