@@ -48,7 +48,8 @@ func (w *crashWorld) survivors() (found []string) {
 
 // files returns the files of the state directory, but for those that are there as long as it is, and those named.
 func (w *crashWorld) files(but ...string) (found []string) {
-	stay := append(but, ".", "sandboxes", "servers", "token", "key", "host.key", "host.lock", "host.start", "host.log", "host.log.old")
+	stay := append(but, ".", "sandboxes", "servers", "token", "key", "host.key", "host.lock", "host.start", "host.log", "host.log.old",
+		"bindings.db", "bindings.db-wal", "bindings.db-shm")
 	_ = filepath.WalkDir(w.state(), func(path string, _ os.DirEntry, err error) error {
 		rel, _ := filepath.Rel(w.state(), path)
 		if err != nil || !slices.Contains(stay, rel) {

@@ -32,6 +32,7 @@ const (
 	theRunner = "runner"
 	both      = "both"
 	power     = "power"   // all of it at once, sandboxes too, and what was on the disk at that moment is all there is
+	legacy    = "legacy"  // the server of a runner that gives processes ids of its own, and lives on
 	relapse   = "relapse" // both, at some step of the runner, and then what is started next, whose steps are counted
 )
 
@@ -47,7 +48,7 @@ func kinds() (all []kind) {
 		}
 	}
 	for _, traced := range []string{theServer, theRunner} {
-		all = append(all, kind{opBirth, traced, both})
+		all = append(all, kind{opBirth, traced, both}, kind{opStart, traced, legacy}, kind{opExec, traced, legacy}, kind{opKill, traced, legacy})
 	}
 	return all
 }
@@ -76,15 +77,23 @@ func (p point) String() string {
 func (p point) keep() string    { return fmt.Sprintf("k-%d", p.n) }
 func (p point) subject() string { return fmt.Sprintf("s-%d", p.n) }
 
-// steps are those that operations have without a crash, by the kind without a victim.
+// counted returns the kind that has the same steps, and nothing dies: only an old runner makes a difference.
+func (k kind) counted() kind {
+	switch {
+	case k.victim == legacy:
+		return k
+	case k.victim == relapse, k.op == opBirth:
+		return kind{opBoot, k.traced, ""}
+	}
+	return kind{k.op, k.traced, ""}
+}
+
+// steps are those that operations have without a crash, by the kind that is counted.
 type steps map[kind][]string
 
 // of returns the numbers of the steps that are worth a crash, for points of a kind.
 func (s steps) of(k kind) []int {
-	if k.victim == relapse || k.op == opBirth {
-		k.op = opBoot
-	}
-	return distinct(s[kind{k.op, k.traced, ""}])
+	return distinct(s[k.counted()])
 }
 
 // plan chooses n points of all kinds alike. Of each kind it takes every step once before it takes one again.
@@ -134,23 +143,35 @@ func ticker(id, file string) wire.StartRequest {
 	return wire.StartRequest{ID: id, Cmd: wire.Command{Line: "echo run >>" + file + "; echo begun; exec sleep 1000000"}}
 }
 
-// act does the operation; done says that it was answered, and as hoped for.
-func act(ctx context.Context, api *client.Client, op, id string) (done bool, err error) {
+// answer is what became of an operation.
+type answer struct {
+	done    bool   // it was answered, and as hoped for
+	process string // the id of what was started
+	err     error
+}
+
+// act does the operation.
+func (w *crashWorld) act(ctx context.Context, api *client.Client, op, id string) (a answer) {
 	switch op {
 	case opCreate, opResume:
-		_, err = api.Create(ctx, client.CreateRequest{ID: id})
+		_, a.err = api.Create(ctx, client.CreateRequest{ID: id})
 	case opStart:
-		_, _, err = api.Start(ctx, id, ticker(ownID, "owns"))
+		var p client.Process
+		p, _, a.err = api.Start(ctx, id, ticker(ownID, "owns"))
+		a.process = p.ID
 	case opExec:
-		return execOnce(ctx, api, id)
+		a.done, a.err = execOnce(ctx, api, id)
+		return a
 	case opKill:
-		return client.Process{Client: api, Sandbox: id, ID: tickerID}.Kill(ctx, 0)
+		a.done, a.err = client.Process{Client: api, Sandbox: id, ID: w.tickers[id]}.Kill(ctx, 0)
+		return a
 	case opStop:
-		_, err = api.Stop(ctx, id)
+		_, a.err = api.Stop(ctx, id)
 	case opDestroy:
-		_, err = api.Delete(ctx, id, false)
+		_, a.err = api.Delete(ctx, id, false)
 	}
-	return err == nil, err
+	a.done = a.err == nil
+	return a
 }
 
 func execOnce(ctx context.Context, api *client.Client, id string) (done bool, err error) {
@@ -221,7 +242,7 @@ func expect(op, id string, done bool, victim string) expected {
 			e.may = anyState
 		}
 	}
-	if victim != theServer && e.may&isRunning != 0 {
+	if victim != theServer && victim != legacy && e.may&isRunning != 0 {
 		e.may |= isStopped
 		if victim != theRunner || op != opCreate && op != opResume { // which a server that lives may ask the next runner for
 			e.may &^= isRunning

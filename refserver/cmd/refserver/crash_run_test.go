@@ -15,53 +15,20 @@ import (
 	"github.com/keepwell-go/keepwell/refserver/client"
 )
 
-// count carries each operation out without a crash and returns the steps of the server and of the runner.
-func (w *crashWorld) count() steps {
-	ctx := w.t.Context()
-	all := steps{}
-	w.up()
-	for i, k := range kinds() {
-		k.victim = ""
-		if _, known := all[k]; known || k.op == opBirth {
-			continue
-		}
-		keep, subject := fmt.Sprintf("k-%d", i), fmt.Sprintf("s-%d", i)
-		if err := w.prepare(ctx, k.op, keep, subject); err != nil {
-			w.t.Fatal(err)
-		}
-		tr := startTrace(w.t, w.pid(k.traced), 0, "before")
-		done, err := act(ctx, w.api, k.op, subject)
-		all[k] = tr.end()
-		if err != nil || !done || len(all[k]) == 0 {
-			w.t.Fatalf("%s without a crash: %v, %v, steps of the %s: %v", k.op, done, err, k.traced, all[k])
-		}
-		if err := w.clear(ctx); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	for _, who := range []string{theRunner, theServer} {
-		w.kill(both)
-		w.ended(both, w.runner())
-		all[kind{opBoot, who, ""}], _ = w.bootAndDie(who, 0, "before")
-		w.up()
-	}
-	w.finish(nil)
-	return all
-}
-
-// answer is what became of an operation.
-type answer struct {
-	done bool
-	err  error
-}
-
 // crash carries out one point in a world where all is well and empty, and leaves it so.
 func (r *crashRun) crash(w *crashWorld, p point) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
-	if p.op == opBirth {
+	switch {
+	case p.op == opBirth:
 		return r.birth(ctx, w, p)
+	case p.victim == legacy:
+		return r.legacy(ctx, w, p)
 	}
+	return r.point(ctx, w, p)
+}
+
+func (r *crashRun) point(ctx context.Context, w *crashWorld, p point) error {
 	if err := w.prepare(ctx, p.op, p.keep(), p.subject()); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
@@ -102,12 +69,14 @@ func (r *crashRun) strike(ctx context.Context, w *crashWorld, p point) (a answer
 	if victim == relapse {
 		traced, victim, step = theRunner, both, p.first
 	}
+	if victim == legacy {
+		victim = theServer
+	}
 	runner := w.runner()
 	tr := startTrace(w.t, w.pid(traced), step, p.when)
 	answers := make(chan answer, 1)
 	go func(api *client.Client) {
-		done, err := act(ctx, api, p.op, p.subject())
-		answers <- answer{done, err}
+		answers <- w.act(ctx, api, p.op, p.subject())
 	}(w.api)
 	said, answered := "", false
 	select {
@@ -172,11 +141,11 @@ func (w *crashWorld) checkBoth(ctx context.Context, rng *rand.Rand, p point, a a
 	if _, err := w.check(ctx, rng, expect(opExec, p.keep(), true, p.victim), false); err != nil {
 		return fmt.Errorf("what nothing was done to: %w", err)
 	}
-	got, err := w.check(ctx, rng, expect(p.op, p.subject(), a.done, p.victim), p.victim == theServer && !a.done)
+	got, err := w.check(ctx, rng, expect(p.op, p.subject(), a.done, p.victim), (p.victim == theServer || p.victim == legacy) && !a.done)
 	if err != nil || got == isAbsent {
 		return err
 	}
-	return w.checkOnce(ctx, p, a.done)
+	return w.checkOnce(ctx, p, a)
 }
 
 // emptied destroys everything and looks for what survives it.

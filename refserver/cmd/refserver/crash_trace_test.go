@@ -252,7 +252,7 @@ func alwaysSteps() map[uint64]string {
 	return map[uint64]string{
 		unix.SYS_MKDIRAT: "mkdir", unix.SYS_UNLINKAT: "unlink", unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_LINKAT: "link",
 		unix.SYS_FCHOWNAT: "chown", unix.SYS_FCHOWN: "chown", unix.SYS_FCHMODAT: "chmod", unix.SYS_FCHMOD: "chmod", unix.SYS_FTRUNCATE: "truncate",
-		unix.SYS_FSYNC: "fsync", unix.SYS_FLOCK: "flock", unix.SYS_PWRITE64: "write", unix.SYS_WRITEV: "write", unix.SYS_SENDMSG: "send", unix.SYS_SENDTO: "send",
+		unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fsync", unix.SYS_FLOCK: "flock", unix.SYS_PWRITE64: "write", unix.SYS_WRITEV: "write", unix.SYS_SENDMSG: "send", unix.SYS_SENDTO: "send",
 		unix.SYS_CONNECT: "connect", unix.SYS_ACCEPT4: "accept", unix.SYS_BIND: "bind", unix.SYS_PIPE2: "pipe",
 		unix.SYS_CLONE: "clone", unix.SYS_CLONE3: "clone",
 		unix.SYS_MOUNT: "mount", unix.SYS_UMOUNT2: "unmount", unix.SYS_PRLIMIT64: "limit",

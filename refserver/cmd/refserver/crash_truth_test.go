@@ -135,7 +135,7 @@ func (w *crashWorld) checkResumed(ctx context.Context, e expected) error {
 	if err != nil || !sb.Resumed {
 		return fmt.Errorf("resume %s: resumed %v: %w", e.id, sb.Resumed, err)
 	}
-	running, err := w.runs(ctx, e.id, tickerID)
+	running, err := w.runs(ctx, e.id, w.tickers[e.id])
 	if err == nil && running {
 		err = fmt.Errorf("the process of the stopped %s runs", e.id)
 	}
@@ -144,7 +144,7 @@ func (w *crashWorld) checkResumed(ctx context.Context, e expected) error {
 
 // checkTicker looks for the process of a sandbox that runs: by its id, and by its output from the first byte on.
 func (w *crashWorld) checkTicker(ctx context.Context, e expected) error {
-	running, err := w.runs(ctx, e.id, tickerID)
+	running, err := w.runs(ctx, e.id, w.tickers[e.id])
 	switch {
 	case err != nil:
 		return err
@@ -155,7 +155,7 @@ func (w *crashWorld) checkTicker(ctx context.Context, e expected) error {
 	case !running:
 		return nil
 	}
-	out, err := tickerOutput(ctx, client.Process{Client: w.api, Sandbox: e.id, ID: tickerID})
+	out, err := tickerOutput(ctx, client.Process{Client: w.api, Sandbox: e.id, ID: w.tickers[e.id]})
 	if err == nil && out != "begun\n" {
 		err = fmt.Errorf("its output is %q", out)
 	}
@@ -180,10 +180,13 @@ func (w *crashWorld) runs(ctx context.Context, id, process string) (bool, error)
 }
 
 // checkOnce looks at what the operation did to the subject, which runs: nothing is begun twice, and what was killed stays so.
-func (w *crashWorld) checkOnce(ctx context.Context, p point, done bool) error {
-	id, runnerDied := p.subject(), p.victim != theServer
+func (w *crashWorld) checkOnce(ctx context.Context, p point, a answer) error {
+	id, done, runnerDied := p.subject(), a.done, p.victim != theServer && p.victim != legacy
 	switch p.op {
 	case opStart:
+		if p.victim == legacy {
+			return w.checkLegacy(ctx, id, a)
+		}
 		return w.checkOwn(ctx, id, done, runnerDied)
 	case opExec:
 		if runs := w.file(id, "execs"); done && runs != "run\n" || !done && runs != "" && runs != "run\n" {
@@ -193,8 +196,8 @@ func (w *crashWorld) checkOnce(ctx context.Context, p point, done bool) error {
 		if runnerDied {
 			return nil // and a new one knows nothing of the process
 		}
-		_, err := client.Process{Client: w.api, Sandbox: id, ID: tickerID}.Kill(ctx, 0)
-		if running, rerr := w.runs(ctx, id, tickerID); err != nil || rerr != nil || running {
+		_, err := client.Process{Client: w.api, Sandbox: id, ID: w.tickers[id]}.Kill(ctx, 0)
+		if running, rerr := w.runs(ctx, id, w.tickers[id]); err != nil || rerr != nil || running {
 			return errors.Join(fmt.Errorf("kill again: it runs %v: %w", running, err), rerr)
 		}
 	}

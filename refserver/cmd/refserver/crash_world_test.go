@@ -3,18 +3,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,12 +24,15 @@ const crashRoom = 4
 // crashWorld is a state directory with a server and a runner of its own, both of which may die.
 type crashWorld struct {
 	*lab
-	server *server
-	api    *client.Client
-	blocks map[uint32]bool // the first uids of the blocks that its sandboxes have had
+	server  *server
+	api     *client.Client
+	blocks  map[uint32]bool   // the first uids of the blocks that its sandboxes have had
+	tickers map[string]string // the ids of the tickers, by sandbox
 }
 
-func newCrashWorld(l *lab) *crashWorld { return &crashWorld{lab: l, blocks: map[uint32]bool{}} }
+func newCrashWorld(l *lab) *crashWorld {
+	return &crashWorld{lab: l, blocks: map[uint32]bool{}, tickers: map[string]string{}}
+}
 
 // up starts a server, which starts a runner where there is none.
 func (w *crashWorld) up() {
@@ -134,6 +132,7 @@ func (w *crashWorld) copy() *crashWorld {
 	}
 	to := w.sibling()
 	maps.Copy(to.blocks, w.blocks)
+	maps.Copy(to.tickers, w.tickers)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(to.state()), 0o700), copyTree(w.state(), to.state())); err != nil {
 		w.t.Fatal(err)
 	}
@@ -165,89 +164,6 @@ func copyTree(from, to string) error {
 		st := info.Sys().(*syscall.Stat_t)
 		return errors.Join(err, os.Lchown(at, int(st.Uid), int(st.Gid)), os.Chmod(at, info.Mode()))
 	})
-}
-
-// process is one of the machine's.
-type process struct {
-	pid  int
-	uid  uint32
-	args string
-}
-
-func (p process) String() string {
-	return fmt.Sprintf("process %d of uid %d: %s", p.pid, p.uid, p.args)
-}
-
-// mark is what the processes of this state directory's sandboxes bear in their environment.
-func (w *crashWorld) mark() string {
-	sum := sha256.Sum256([]byte(w.state()))
-	return hex.EncodeToString(sum[:6])
-}
-
-// strays returns the living processes that belong to a sandbox of this world, by their uid or their mark.
-func (w *crashWorld) strays() []process {
-	return processes(func(pid int, uid uint32) bool {
-		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // it may have ended
-		return w.blocks[blockOf(uid)] || bytes.Contains(environ, []byte("KEEPWELL_SANDBOX="+w.mark()))
-	})
-}
-
-// runners returns the living processes that host the sandboxes of this state directory.
-func (w *crashWorld) runners() []process {
-	host := []byte("\x00runner\x00--host\x00" + w.state() + "\x00")
-	return processes(func(pid int, _ uint32) bool {
-		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
-		return bytes.HasSuffix(args, host)
-	})
-}
-
-// processes returns the living processes of the machine that match.
-func processes(match func(pid int, uid uint32) bool) (found []process) {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		status, _ := os.ReadFile(filepath.Join(dir, "status"))
-		_, rest, ok := bytes.Cut(status, []byte("\nUid:\t"))
-		if !ok {
-			continue // it has ended
-		}
-		pid, _ := strconv.Atoi(filepath.Base(dir))
-		uid, _ := strconv.ParseUint(string(bytes.Fields(rest)[0]), 10, 32)
-		if match(pid, uint32(uid)) && alive(pid) {
-			args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-			found = append(found, process{pid, uint32(uid), strings.TrimSpace(strings.ReplaceAll(string(args), "\x00", " "))})
-		}
-	}
-	return found
-}
-
-// alive says whether any thread of a process has not died: as long as one has not, its files are open.
-func alive(pid int) bool {
-	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	return slices.ContainsFunc(stats, func(path string) bool {
-		s := procState(path)
-		return s != 0 && s != 'Z' && s != 'X'
-	})
-}
-
-// procState returns the letter that the kernel has for what a process or thread does, 0 where there is none.
-func procState(path string) byte {
-	stat, _ := os.ReadFile(path) // it may have ended
-	i := bytes.LastIndex(stat, []byte(") "))
-	if i < 0 {
-		return 0
-	}
-	return stat[i+2]
-}
-
-// blockOf returns the first uid of the block that uid is of, or 0: a block is what one runner takes for its sandboxes.
-func blockOf(uid uint32) uint32 {
-	switch {
-	case uid >= 1_879_048_192:
-		return uid &^ 0xffff
-	case uid >= 20_000 && uid < 60_000:
-		return uid / 1000 * 1000
-	}
-	return 0
 }
 
 // learn notes which uids a sandbox has.
@@ -287,6 +203,7 @@ func (w *crashWorld) prepare(ctx context.Context, op, keep, subject string) erro
 		if err != nil {
 			return err
 		}
+		w.tickers[id] = p.ID
 		w.learn(id)
 	}
 	if op != opResume {
