@@ -40,19 +40,26 @@ func openPostgres(ctx context.Context, url string, cfg Config) (*Store, error) {
 		lock:  schemaLock,
 		items: `= ANY (ARRAY(SELECT json_array_elements_text($3::json)))`, // an array is looked up in the index, a set is joined,
 		say:   func(err error) error { return without(c.Password, err) },
-		again: brokenConnection,
+		again: bySomethingElse,
 		tries: cfg.MaxConns + 1, // after a restart of the server, each connection of the pool may be broken
 	}}
 	return s.ready(ctx, cfg.Logger)
 }
 
-// brokenConnection says whether a connection that had worked ended during a call.
-func brokenConnection(err error) bool {
+// Codes of PostgreSQL's errors.
+const (
+	stopping = "57P"   // how those of a server begin that is being stopped
+	deadlock = "40P01" // Prune and Forget may wait for each other's rows; one of them is called off
+)
+
+// bySomethingElse says whether a call failed by no fault of its own: a connection that had worked ended, or another call stood in its
+// way.
+func bySomethingElse(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return false // a new one: the server is not there
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return strings.HasPrefix(e.Code, "57P") // the server is being stopped
+		return strings.HasPrefix(e.Code, stopping) || e.Code == deadlock
 	}
 	for _, end := range []error{io.ErrUnexpectedEOF, io.EOF, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, end) {

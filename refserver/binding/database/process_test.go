@@ -199,3 +199,26 @@ func TestWhatWasBoundBeforeAKillIsBoundAfterIt(t *testing.T) {
 		}
 	})
 }
+
+func TestRetentionAndTheEndOfASandboxMayMeet(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		one, two := open(t, url), open(t, url)
+		for range 10 {
+			for i := range 20 {
+				id := fmt.Sprint("p", i)
+				must(t, one.Begin(t.Context(), binding.Start{Ref: box, ID: id, At: epoch, Expires: epoch}))
+				must(t, two.Bind(t.Context(), box, id, id))
+			}
+			errs := make(chan error, 3)
+			go func() { errs <- one.Forget(t.Context(), box) }()
+			go func() { _, err := two.Prune(t.Context(), epoch); errs <- err }()
+			go func() { _, err := one.Prune(t.Context(), epoch); errs <- err }()
+			for range cap(errs) {
+				must(t, <-errs)
+			}
+			if refs, err := two.Refs(t.Context()); err != nil || len(refs) != 0 {
+				t.Fatalf("what is left is %v, %v", refs, err)
+			}
+		}
+	})
+}

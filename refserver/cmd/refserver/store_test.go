@@ -4,9 +4,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/keepwell-go/keepwell/refserver/binding/bindingtest"
 )
 
 // secretWord is a password that must not be seen anywhere.
@@ -100,4 +103,53 @@ func TestHelpAdvisesTheVariableForSecrets(t *testing.T) {
 	if out := l.ok("serve", "--help"); !strings.Contains(out, "--store") || !strings.Contains(out, storeVariable) {
 		t.Errorf("help says %s", out)
 	}
+}
+
+func TestAServerWithPostgresHandsThePasswordToNobody(t *testing.T) {
+	if os.Getenv(bindingtest.PostgresVariable) != "" {
+		t.Skip("the test looks for a password of its own")
+	}
+	db, err := bindingtest.NewPostgres(t.Context())
+	if err != nil {
+		bindingtest.SkipWithoutPostgres(t, err)
+	}
+	t.Cleanup(func() {
+		if err := db.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	l := newLab(t)
+	l.env = []string{storeVariable + "=" + db.URL()}
+	s := l.serve()
+	l.env = nil
+	said := l.ok("create", "box") + l.ok("exec", "box", "env")
+	if said += s.stdout + s.stderr.String(); strings.Contains(said, db.Password) || strings.Contains(said, storeVariable) {
+		t.Errorf("the store is spoken of in %s", said)
+	}
+	hosts := 0
+	for _, pid := range pidsOf(t, l.state()) {
+		environ, err := os.ReadFile(filepath.Join("/proc", pid, "environ"))
+		if hosts++; err != nil || strings.Contains(string(environ), storeVariable) {
+			t.Errorf("the host runner has the variable, %v: %q", err, environ)
+		}
+	}
+	if runtime.GOOS == "linux" && hosts != 1 {
+		t.Errorf("%d host runners were looked at", hosts)
+	}
+}
+
+// pidsOf returns the host runners of a state directory.
+func pidsOf(t *testing.T, dir string) (pids []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		args, _ := os.ReadFile(path) // it may have ended
+		if strings.Contains(string(args), "runner\x00--host\x00"+dir) || strings.Contains(string(args), "--host="+dir) {
+			pids = append(pids, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return pids
 }
