@@ -93,6 +93,20 @@ func TestAnIDThatTheRunnerKeptIsPassedOnWithAndWithoutABinding(t *testing.T) { /
 	}
 }
 
+func TestTheRunnerLearnsThatNobodyReadsAnExecAnyMore(t *testing.T) {
+	legacyBubble(t, func(t *testing.T, w *world, _ *counted, _ backend.Ref) {
+		hungUp := make(chan struct{})
+		w.runner.handle(func(rw http.ResponseWriter, r *http.Request) {
+			defer close(hungUp)
+			hangUntil(nil)(rw, r)
+		})
+		leave := w.leaver("POST", "/v1/sandboxes/a/exec", `{"cmd":"sleep 100","kill_on_disconnect":true}`)
+		synctest.Wait() // the client has the start, and nothing more is to come
+		leave()
+		<-hungUp
+	})
+}
+
 func TestAStartThatHangsIsGivenUpInTheEnd(t *testing.T) {
 	legacyBubble(t, func(t *testing.T, w *world, _ *counted, _ backend.Ref) {
 		w.runner.handle(func(_ http.ResponseWriter, r *http.Request) {
