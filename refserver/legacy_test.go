@@ -61,6 +61,13 @@ func (c *counted) End(ctx context.Context, ref backend.Ref, id string, at time.T
 	return c.Store.End(ctx, ref, id, at)
 }
 
+func (c *counted) Forget(ctx context.Context, ref backend.Ref) error {
+	if err := c.count(&c.writes); err != nil {
+		return err
+	}
+	return c.Store.Forget(ctx, ref)
+}
+
 func (c *counted) Bound(ctx context.Context, ref backend.Ref, id string) (string, error) {
 	if err := c.count(&c.reads); err != nil {
 		return "", err
@@ -228,11 +235,15 @@ func TestARowOfAnotherSandboxIsNotAnAnswer(t *testing.T) { // R73
 
 func TestARepeatedStartFindsTheProcess(t *testing.T) { // R75
 	g, _ := legacyGuests(t)
+	g.create("b")
 	for _, id := range []string{"my-key", "proc_mine"} {
 		body := `{"id":"` + id + `","cmd":"echo run >>` + id + `; echo out; exec sleep 100"}`
 		first, second := g.start("a", body), g.start("a", body)
 		if first.Reattached || !second.Reattached || first.ID != second.ID || first.PID != second.PID || !strings.HasPrefix(first.ID, "proc_") {
 			t.Errorf("started %+v, then %+v", first, second)
+		}
+		if other := g.start("b", body); id == "my-key" && other.ID == first.ID {
+			t.Errorf("the same key means %s in two sandboxes", other.ID)
 		}
 		if id == "proc_mine" && first.ID != id {
 			t.Errorf("an assigned id came back as %s", first.ID)
