@@ -162,20 +162,20 @@ func (c *serveCmd) serve(ctx context.Context, ln net.Listener, srv *refserver.Se
 		log.Warn("requests still under way were cut", zap.Duration("after", drainTime))
 		_ = hs.Close() // the listener is closed, and the connections are to go
 	}
-	fmt.Fprintf(os.Stderr, "refserver: stopped; still running: %s. Start `refserver` again to use what runs, or end it with `%s`.\n", sandboxes(srv.Len()), c.downLine())
+	fmt.Fprintf(os.Stderr, "refserver: stopped; still running: %s. Start `%s` again to use what runs, or end it with `%s`.\n",
+		sandboxes(srv.Len()), c.line("refserver"), c.line("refserver down"))
 	return nil
 }
 
-// downLine is the command that ends what this server leaves running.
-func (c *serveCmd) downLine() string {
-	line := "refserver down"
+// line returns a command for the sandboxes of this server.
+func (c *serveCmd) line(command string) string {
 	if c.Backend == backendDocker {
-		line += " --backend docker"
+		command += " --backend docker"
 		if c.Owner != "" {
-			line += " --owner " + c.Owner
+			command += " --owner " + c.Owner
 		}
 	}
-	return line
+	return command
 }
 
 // announce tells people on stdout where the server is and how to use it.
