@@ -187,7 +187,7 @@ func (tc *tracer) step(tid int) bool {
 	case info.op == unix.PTRACE_SYSCALL_INFO_EXIT && tid == tc.done:
 		fmt.Println("hit", (*tc.steps.Load())[tc.at-1])
 		return true
-	case info.op != unix.PTRACE_SYSCALL_INFO_ENTRY || tc.done != 0:
+	case info.op != unix.PTRACE_SYSCALL_INFO_ENTRY || tc.done != 0 || len(tc.waiting) > 0: // what is counted has not begun
 		return false
 	}
 	name := stepName(info.nr, info.args)
