@@ -203,7 +203,7 @@ func TestWhatWasBoundBeforeAKillIsBoundAfterIt(t *testing.T) {
 func TestRetentionAndTheEndOfASandboxMayMeet(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		one, two := open(t, url), open(t, url)
-		for range 10 {
+		for range 5 {
 			for i := range 20 {
 				id := fmt.Sprint("p", i)
 				must(t, one.Begin(t.Context(), binding.Start{Ref: box, ID: id, At: epoch, Expires: epoch}))

@@ -164,7 +164,7 @@ func (s *Store) rows(ctx context.Context, each func(*sql.Rows) error, query stri
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // Err has what matters
 	for rows.Next() {
 		if err := each(rows); err != nil {
 			return err

@@ -75,7 +75,7 @@ func (c *serveCmd) Run(ctx context.Context, g *cli) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer closeStore(store, log)
 	be, err := c.engine(dir, log)
 	if err != nil {
 		return err

@@ -69,6 +69,13 @@ func openStore(ctx context.Context, url, dir string, log *zap.Logger) (binding.S
 	return store, nil
 }
 
+// closeStore closes a store that nobody uses any more. What it kept is on the disk already.
+func closeStore(store binding.Store, log *zap.Logger) {
+	if err := store.Close(); err != nil {
+		log.Warn("the store of process ids was not closed as it should be", zap.Error(err))
+	}
+}
+
 // hasPassword says whether a URL has a password in it.
 func hasPassword(text string) bool {
 	u, err := url.Parse(text)
