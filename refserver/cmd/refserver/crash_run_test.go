@@ -17,7 +17,7 @@ import (
 
 // crash carries out one point in a world where all is well and empty, and leaves it so.
 func (r *crashRun) crash(w *crashWorld, p point) error {
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
 	switch {
 	case p.op == opBirth:

@@ -97,7 +97,7 @@ func (w *crashWorld) within(what string, cond func() bool) {
 	w.t.Helper()
 	soon := time.NewTicker(2 * time.Millisecond)
 	defer soon.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !cond() {
 		select {
 		case <-soon.C:
@@ -187,6 +187,7 @@ func (w *crashWorld) file(id, name string) string {
 // prepare makes the sandboxes that a point needs: one that nothing is done to, and the subject.
 func (w *crashWorld) prepare(ctx context.Context, op, keep, subject string) error {
 	for _, id := range []string{keep, subject} {
+		w.tickers[id] = tickerID
 		if id == subject && op == opCreate {
 			continue
 		}
