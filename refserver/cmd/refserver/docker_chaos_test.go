@@ -43,6 +43,7 @@ var chaosAnswers = map[string][]int{
 // R28, R30, R32, R83, R86, R102: five hundred random requests over an engine that fails one in ten of its own. However that goes,
 // when the engine is well again the quota counts exactly what lives, everything can be destroyed, and nothing is left.
 func TestNothingLeaksThroughTheServerAmongRandomFaults(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "chaos", shortBudgets)
 	s.create("box-0").want(t, http.StatusCreated, "") // what all share is made only once
 	s.destroy("box-0").want(t, http.StatusOK, "")

@@ -25,6 +25,7 @@ func isContainerRemoval(r *http.Request) bool {
 // R28, R83, R86: a destroy that the engine does not confirm is told as unknown and holds the slot, whether the container stays, its
 // volume does or the engine cannot be asked; and when the engine is well again a retry says that it is deleted.
 func TestADestroyThatTheEngineDoesNotConfirmHoldsItsSlot(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "confirm", oneSandbox)
 	for _, c := range []struct {
 		name   string
@@ -109,6 +110,7 @@ func (m misled) Create(ctx context.Context, s backend.Spec) (backend.Sandbox, er
 // R30: a sandbox that runs and cannot be reached is destroyed if it is fresh, and stopped if it was resumed, whose workspace is not
 // the create's to delete.
 func TestWhatCannotBeReachedOnDockerIsUndoneByTheVerbThatFits(t *testing.T) {
+	t.Parallel()
 	var now atomic.Bool
 	s := newSite(t, "misled", oneSandbox, func(cfg *refserver.Config) { cfg.Backend = misled{cfg.Backend.(*docker.Backend), &now} })
 	s.create("old").want(t, http.StatusCreated, "")
@@ -135,6 +137,7 @@ func TestWhatCannotBeReachedOnDockerIsUndoneByTheVerbThatFits(t *testing.T) {
 // R102: a create that the engine answers too late is unknown and counted. What comes of it later is found by a list: it is adopted
 // if it runs, and freed if it does not.
 func TestACreateThatTheEngineFinishesTooLateIsFoundByAList(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		late   string // end of the path of the request that is late
 		status int    // of a GET in the end
