@@ -38,7 +38,9 @@ func (c Case) Check(ctx context.Context, s binding.Store) error {
 }
 
 // Cases returns all cases, in a fixed order.
-func Cases() []Case { return slices.Concat(lookups(), writes(), retention(), calls()) }
+func Cases() []Case {
+	return slices.Concat(lookups(), pages(), writes(), kept(), pruned(), boundaries(), incarnations(), calls())
+}
 
 // Run checks that each Store that open makes keeps the contract. Each case asks for one of its own, which must be empty; open sees
 // to closing it.

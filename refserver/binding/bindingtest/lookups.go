@@ -46,6 +46,11 @@ func lookups() []Case {
 			}
 			t.bound(backend.Ref{ID: "a", Instance: "bc"}, "D", "")
 		}},
+	}
+}
+
+func pages() []Case {
+	return []Case{
 		{"PublicIsAboutTheIDsAskedForAlone", "R70", func(t *trace) {
 			t.bind(box, "p1", "m1")
 			t.bind(box, "p2", "m2")

@@ -7,8 +7,13 @@ import (
 	"github.com/keepwell-go/keepwell/refserver/binding"
 )
 
-func retention() []Case {
-	const day, ms = binding.Lifetime, time.Millisecond
+const (
+	day = binding.Lifetime
+	ms  = time.Millisecond
+)
+
+// kept are the cases of what Prune leaves.
+func kept() []Case {
 	return []Case{
 		{"BindingsToMintedIDsOutliveExpiryAndEnd", "R76", func(t *trace) {
 			t.begin(box, "expired", -day)
@@ -35,6 +40,12 @@ func retention() []Case {
 			t.bound(box, "self", "self")
 			t.prune(day, 3)
 		}},
+	}
+}
+
+// pruned are the cases of what Prune removes.
+func pruned() []Case {
+	return []Case{
 		{"WhatIsUnboundOrBoundToItselfGoes", "R76", func(t *trace) {
 			t.begin(box, "unbound", -day)
 			t.begin(box, "self", -day)
@@ -67,6 +78,12 @@ func retention() []Case {
 			t.bound(box, "p", "")
 			t.refs(nil)
 		}},
+	}
+}
+
+// boundaries are the cases of when Prune removes something.
+func boundaries() []Case {
+	return []Case{
 		{"ExpiryIsExactToTheMillisecond", "R77", func(t *trace) {
 			t.begin(box, "p", 0)
 			t.prune(day-ms, 0)
@@ -85,6 +102,12 @@ func retention() []Case {
 			t.prune(day-ms, 0)
 			t.prune(day, 1)
 		}},
+	}
+}
+
+// incarnations are the cases of what belongs to an incarnation as a whole.
+func incarnations() []Case {
+	return []Case{
 		{"ForgetRemovesWhatPruneKeeps", "R76", func(t *trace) {
 			for _, ref := range []backend.Ref{box, again, other} {
 				t.begin(ref, "p", 0)
