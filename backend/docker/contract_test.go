@@ -57,6 +57,8 @@ type world struct {
 func newWorld(t testing.TB, e *enginetest.Engine) *world {
 	w := &world{t: t, engine: e, proxy: enginetest.NewProxy(t, e), owners: map[string]bool{}}
 	t.Cleanup(func() {
+		w.mu.Lock() // a case that has run out of patience may still be opening some
+		defer w.mu.Unlock()
 		for _, b := range w.open {
 			b.Close()
 		}
