@@ -42,7 +42,7 @@ type program struct {
 func start(t *testing.T, env []string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, cmd: exec.Command("/proc/self/exe", args...)}
-	p.cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	p.cmd.Env = append(append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0"), env...) // else the race detector sleeps at each end
 	p.cmd.Stderr = os.Stderr
 	stdout, err := p.cmd.StdoutPipe()
 	if err == nil {
