@@ -248,7 +248,7 @@ func (w *crashWorld) checkQuota(ctx context.Context, inDoubt bool) error {
 	if err != nil {
 		return err
 	}
-	if n := len(got); n != crashRoom && !(inDoubt && n == crashRoom-1) {
+	if n := len(got); n != crashRoom && (!inDoubt || n != crashRoom-1) {
 		return fmt.Errorf("the quota of %d is full with %d running sandboxes, %d of which were created just now", crashRoom, n, len(fillers))
 	}
 	for _, id := range fillers {
