@@ -52,10 +52,16 @@ type world struct {
 	mu     sync.Mutex // guards the fields below
 	owners map[string]bool
 	open   []*docker.Backend
+	asked  map[string]int // handles of an owner that were asked for
+	shared map[string][]backend.Backend
 }
 
+// replicas is how many handles of one owner are opened before they take turns: each reads, packs and hashes megabytes, which the race
+// detector watches byte by byte.
+const replicas = 4
+
 func newWorld(t testing.TB, e *enginetest.Engine) *world {
-	w := &world{t: t, engine: e, proxy: enginetest.NewProxy(t, e), owners: map[string]bool{}}
+	w := &world{t: t, engine: e, proxy: enginetest.NewProxy(t, e), owners: map[string]bool{}, asked: map[string]int{}, shared: map[string][]backend.Backend{}}
 	t.Cleanup(func() {
 		w.mu.Lock() // a case that has run out of patience may still be opening some
 		defer w.mu.Unlock()
@@ -76,7 +82,23 @@ func (w *world) config(owner string) docker.Config {
 	}
 }
 
-func (w *world) new(owner string) (backend.Backend, error) { return w.openWith(w.config(owner)) }
+func (w *world) new(owner string) (backend.Backend, error) {
+	w.mu.Lock()
+	n, had := w.asked[owner], w.shared[owner]
+	w.asked[owner]++
+	w.mu.Unlock()
+	if n >= replicas && len(had) > 0 {
+		return had[n%len(had)], nil
+	}
+	b, err := w.openWith(w.config(owner))
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shared[owner] = append(w.shared[owner], b)
+	return b, nil
+}
 
 func (w *world) openWith(cfg docker.Config) (*docker.Backend, error) {
 	b, err := docker.Open(cfg)
