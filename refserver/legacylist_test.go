@@ -146,8 +146,11 @@ func TestCurrentRunnersCostNoReads(t *testing.T) { // R72
 	w.page("?limit=2")
 	w.runner.handle(nil)
 	for _, rq := range [][3]string{
-		{"GET", "/proc_a", ""}, {"DELETE", "/proc_a", ""}, {"POST", "/proc_a:kill", ""},
-		{"POST", "/proc_a:signal", `{"signal":"TERM"}`}, {"POST", "", `{"cmd":"true"}`},
+		{"GET", "/proc_a", ""},
+		{"DELETE", "/proc_a", ""},
+		{"POST", "/proc_a:kill", ""},
+		{"POST", "/proc_a:signal", `{"signal":"TERM"}`},
+		{"POST", "", `{"cmd":"true"}`},
 	} {
 		w.do(rq[0], "/v1/sandboxes/a/processes"+rq[1], rq[2]).want(t, 200, "")
 	}

@@ -221,8 +221,10 @@ func TestARunnerThatIsTooOldOrTooNewIsRefusedByName(t *testing.T) {
 
 func TestABodyThatIsNoStartIsForTheRunnerToRefuse(t *testing.T) {
 	g, store := legacyGuests(t)
-	for _, body := range []string{"", "{", `{"cmd":7}`, `{"cmd":"true","id":"12"}`, `{"cmd":"true","id":"proc_/"}`, `{"cmd":"true"} x`,
-		`{"cmd":"true","id":"proc_` + strings.Repeat("a", 80) + `"}`} {
+	for _, body := range []string{
+		"", "{", `{"cmd":7}`, `{"cmd":"true","id":"12"}`, `{"cmd":"true","id":"proc_/"}`, `{"cmd":"true"} x`,
+		`{"cmd":"true","id":"proc_` + strings.Repeat("a", 80) + `"}`,
+	} {
 		if got := g.do("POST", "/v1/sandboxes/a/processes", body); got.status != 400 {
 			t.Errorf("%q: %d %s", body, got.status, got.raw)
 		}
