@@ -58,7 +58,7 @@ func startTrace(t testing.TB, pid, step int, when string) *trace {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tr.cmd.Process.Kill() }) // a test that failed meanwhile would hold the process for good
-	go func() { // ends with the tracer
+	go func() {                                     // ends with the tracer
 		defer close(tr.lines)
 		for sc := bufio.NewScanner(out); sc.Scan(); {
 			tr.lines <- sc.Text()
