@@ -28,14 +28,14 @@ func TestARequestReachesTheRunnerAsItWasSent(t *testing.T) {
 			reply(w, 200, wire.Done{OK: true})
 		})
 		const sent = `{"cmd":["echo", 1e400],  "unknown":"\u00e9"}`
-		got := w.do("POST", "/v1/sandboxes/a/processes/p:signal?x=%2f&y=a+b;c", sent).want(t, 200, "")
+		got := w.do("POST", "/v1/sandboxes/a/processes/p:signal?x=%2f&y=a+b%3bc", sent).want(t, 200, "")
 		if body != sent {
 			t.Errorf("the runner got %q", body)
 		}
 		if got.header.Get(wire.NextCursor) != "c2" || got.header.Get("X-Secret") != "" || got.raw != `{"ok":true}`+"\n" {
 			t.Errorf("answered %v %q", got.header, got.raw)
 		}
-		if want := "POST /v1/sandboxes/a/processes/p:signal?x=%2f&y=a+b;c"; w.runner.requests()[0] != want {
+		if want := "POST /v1/sandboxes/a/processes/p:signal?x=%2f&y=a+b%3bc"; w.runner.requests()[0] != want {
 			t.Errorf("the runner was asked %q, want %q", w.runner.requests(), want)
 		}
 		if auth := header.Get("Authorization"); auth != "Bearer runner-token" || strings.Contains(fmt.Sprint(header), adminToken) {

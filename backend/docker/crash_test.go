@@ -1,6 +1,7 @@
 package docker_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,22 +82,30 @@ func (w *world) killDuring(t *testing.T, s backend.Spec, step int64, after bool)
 	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), createVariable+"="+string(text))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	started := make(chan struct{}) // closed when there is a process to kill
+	kill := func() { <-started; _ = cmd.Process.Kill() }
 	var changes atomic.Int64
 	mend := w.proxy.Fault("", func(r *http.Request) enginetest.Verdict {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead || changes.Add(1) != step {
 			return enginetest.Pass
 		}
 		if after {
-			return w.proxy.Afterwards(func() { _ = cmd.Process.Kill() })
+			return w.proxy.Afterwards(kill)
 		}
-		_ = cmd.Process.Kill()
+		kill()
 		return enginetest.CutBefore
 	})
 	defer func() { _ = mend() }()
-	out, err := cmd.CombinedOutput()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	close(started)
+	err = cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.Exited()) {
-		t.Fatalf("%s: %v: %s", s.ID, err, out)
+		t.Fatalf("%s: %v: %s", s.ID, err, &out)
 	}
 	return err != nil
 }
