@@ -59,10 +59,7 @@ func run(ctx context.Context, args []string) int {
 	parser, err := kong.New(&c,
 		kong.Name("refserver"), kong.Description("Confined sandboxes over HTTP."),
 		kong.DefaultEnvars(envPrefix), kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Vars{
-			"max_body": fmt.Sprint(wire.MaxBody), "max_file": fmt.Sprint(wire.MaxFile),
-			"protocol": fmt.Sprint(wire.Protocol), "oldest_protocol": fmt.Sprint(wire.OldestProtocol),
-		})
+		flagDefaults())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "refserver:", err)
 		return exitUsage
@@ -80,6 +77,14 @@ func run(ctx context.Context, args []string) int {
 		err = statusError(exitInterrupted) // by someone who knows it
 	}
 	return exitCode(err, os.Stderr)
+}
+
+// flagDefaults are the values that the tags of flags name.
+func flagDefaults() kong.Vars {
+	return kong.Vars{
+		"max_body": fmt.Sprint(wire.MaxBody), "max_file": fmt.Sprint(wire.MaxFile),
+		"protocol": fmt.Sprint(wire.Protocol), "oldest_protocol": fmt.Sprint(wire.OldestProtocol),
+	}
 }
 
 // unknownVariables returns the names in environ that look like ours and that no flag reads. They are no error, so that a

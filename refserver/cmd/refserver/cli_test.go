@@ -161,7 +161,7 @@ func TestAVariableThatStandsForNoFlagWarnsAndIsNotFatal(t *testing.T) {
 func TestEachServeFlagHasAVariableAndAFlagWinsOverIt(t *testing.T) {
 	var c cli
 	parser, err := kong.New(&c, kong.DefaultEnvars(envPrefix), kong.BindTo(context.Background(), (*context.Context)(nil)),
-		kong.Vars{"max_body": "1", "max_file": "1"})
+		flagDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
