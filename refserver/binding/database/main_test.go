@@ -3,6 +3,7 @@ package database_test
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	flag.Parse()
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue { // each takes hundreds of transactions
+		_ = f.Value.Set("25")
 	}
 	code := m.Run()
 	if server, err := sharedPostgres(); server != nil && err == nil {
