@@ -51,13 +51,13 @@ func (s *Server) stored(ctx context.Context, ask func(context.Context) error) er
 	}
 }
 
-// guestOf returns the id by which the runner of b knows a process. One that is bound to none is the runner's own.
+// guestOf returns the id by which the runner of b knows a process; "" if it is bound to none.
 func (s *Server) guestOf(ctx context.Context, b *box, id string) (guest string, err error) {
 	err = s.stored(ctx, func(ctx context.Context) error {
 		guest, err = s.bindings.Bound(ctx, b.Ref, id)
 		return err
 	})
-	return or(guest, id), err
+	return guest, err
 }
 
 // bind keeps that public means guest. It does not depend on whether the client that caused it is still there.

@@ -25,9 +25,14 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *call) error 
 	}
 	defer end()
 	if e.Value.legacy() {
-		return s.translate(w, r, c, e, up)
+		err = s.translate(w, r, c, e, up)
+	} else {
+		err = s.passOn(w, r, c, e, up)
 	}
-	return s.passOn(w, r, c, e, up)
+	if f, ok := errors.AsType[*failure](err); ok && c.route.starts && f.code == wire.CodeRunnerLost {
+		f.text += "; whether it has started the process is not known"
+	}
+	return err
 }
 
 // passOn passes a request on as it is, and the answer back.
@@ -59,10 +64,7 @@ func (s *Server) reach(ctx context.Context, out *http.Request, e entry, up *uplo
 
 // passBody answers with resp, and says whether it told of the end of a process.
 func (s *Server) passBody(w http.ResponseWriter, r *http.Request, c *call, resp *http.Response, up *upload) (exited bool) {
-	passHeaders(w.Header(), resp.Header)
-	if !up.ended() && r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close") // or net/http would first wait for the rest of the body
-	}
+	passHead(w, r, resp, up)
 	w.WriteHeader(resp.StatusCode)
 	if isStream(resp) {
 		return s.relay(w, r, c, resp.Body)
@@ -71,6 +73,14 @@ func (s *Server) passBody(w http.ResponseWriter, r *http.Request, c *call, resp 
 		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}
 	return false
+}
+
+// passHead prepares the head of an answer with resp.
+func passHead(w http.ResponseWriter, r *http.Request, resp *http.Response, up *upload) {
+	passHeaders(w.Header(), resp.Header)
+	if !up.ended() && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // or net/http would first wait for the rest of the body
+	}
 }
 
 // disowned returns an error if the runner that answered with status does not serve this sandbox, or not us. What it has not

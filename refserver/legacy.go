@@ -1,6 +1,7 @@
 package refserver
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"strings"
@@ -34,6 +35,7 @@ func (s *Server) forwardBound(w http.ResponseWriter, r *http.Request, c *call, e
 		return err
 	}
 	out := s.onward(r, c, e.Value, up)
+	guest = or(guest, c.process) // one that is bound to none is the runner's own
 	out.URL.Path = strings.NewReplacer("{id}", c.id, "{process}", guest).Replace(c.route.path)
 	resp, err := s.reach(r.Context(), out, e, up)
 	if err != nil {
@@ -46,24 +48,28 @@ func (s *Server) forwardBound(w http.ResponseWriter, r *http.Request, c *call, e
 		}
 		return nil
 	}
-	rec, err := readRecord(resp.Body)
+	body, err := readAnswer(resp.Body)
 	if err != nil {
 		return s.lost(r.Context(), e, err)
 	}
-	if rec.id() == guest {
-		rec.set("id", c.process)
+	rec, err := parseRecord(body)
+	if err != nil { // whatever it is, no id is in its place there
+		resp.Body = replay{bytes.NewReader(body), resp.Body}
+		s.passBody(w, r, c, resp, up)
+		return nil
 	}
+	rec.rename(guest, c.process)
 	if rec.says("running", false) || rec["killed"] != nil {
 		s.noteEnd(r.Context(), e.Value, c.process)
 	}
-	passHeaders(w.Header(), resp.Header)
+	passHead(w, r, resp, up)
 	answer(w, resp.StatusCode, rec)
 	return nil
 }
 
 func isStream(resp *http.Response) bool { return resp.Header.Get("Content-Type") == wire.StreamType }
 
-// replay is an answer whose first line was read, and is there again.
+// replay is an answer of which something was read, and is there again.
 type replay struct {
 	io.Reader
 	io.Closer

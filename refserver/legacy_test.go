@@ -233,6 +233,31 @@ func TestARowOfAnotherSandboxIsNotAnAnswer(t *testing.T) { // R73
 	}
 }
 
+func TestARowOfAnotherIncarnationIsNotAskedFor(t *testing.T) { // R73
+	w, store, ref := legacyWorld(t)
+	store.bind(w, ref, "proc_x", "minted")
+	w.runner.handle(noSuchProcess)
+	w.create("b")
+	w.stop("a").want(t, 200, "")
+	w.create("a")
+	for _, id := range []string{"a", "b"} {
+		path := "/v1/sandboxes/" + id + "/processes/proc_x"
+		w.do("GET", path, "").want(t, 404, "not_found")
+		if asked := w.runner.requests(); asked[len(asked)-1] != "GET "+path {
+			t.Errorf("the runner of %s was asked %q", id, asked[len(asked)-1])
+		}
+	}
+}
+
+func TestAStartWithoutANameIsRepeatedByTheIDItGot(t *testing.T) { // R75
+	g, _ := legacyGuests(t)
+	first := g.start("a", `{"cmd":"echo run >>runs; exec sleep 100"}`)
+	again := g.start("a", `{"id":"`+first.ID+`","cmd":"echo run >>runs; exec sleep 100"}`)
+	if again.ID != first.ID || again.PID != first.PID || !again.Reattached {
+		t.Errorf("started %+v, then %+v", first, again)
+	}
+}
+
 func TestARepeatedStartFindsTheProcess(t *testing.T) { // R75
 	g, _ := legacyGuests(t)
 	g.create("b")

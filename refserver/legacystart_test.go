@@ -108,37 +108,56 @@ func TestTheRunnerLearnsThatNobodyReadsAnExecAnyMore(t *testing.T) {
 }
 
 func TestAStartThatHangsIsGivenUpInTheEnd(t *testing.T) {
-	legacyBubble(t, func(t *testing.T, w *world, _ *counted, _ backend.Ref) {
-		w.runner.handle(func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			<-r.Context().Done()
+	for path, begin := range map[string]func(http.ResponseWriter){
+		"processes": func(http.ResponseWriter) {},
+		"exec": func(w http.ResponseWriter) { // a stream, whose first line does not come
+			w.Header().Set("Content-Type", wire.StreamType)
+			_ = http.NewResponseController(w).Flush()
+		},
+	} {
+		t.Run(path, func(t *testing.T) {
+			legacyBubble(t, func(t *testing.T, w *world, _ *counted, _ backend.Ref) {
+				w.runner.handle(func(rw http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					begin(rw)
+					<-r.Context().Done()
+				})
+				began := time.Now()
+				got := w.do("POST", "/v1/sandboxes/a/"+path, `{"cmd":"true"}`).want(t, 503, "runner_lost")
+				if !strings.HasSuffix(got.str("error"), "whether it has started the process is not known") || !strings.HasPrefix(got.str("id"), "proc_") {
+					t.Errorf("told %s", got.raw)
+				}
+				if took := time.Since(began); took != 30*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
 		})
-		began := time.Now()
-		w.do("POST", "/v1/sandboxes/a/processes", `{"cmd":"true"}`).want(t, 503, "runner_lost")
-		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("it took %v", took)
-		}
-	})
+	}
 }
 
 func TestWhatCannotBeBoundIsNotLeftRunning(t *testing.T) { // R74
 	legacyBubble(t, func(t *testing.T, w *world, store *counted, ref backend.Ref) {
 		starts := 0
 		w.runner.handle(func(rw http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodDelete {
+			switch r.Method {
+			case http.MethodDelete:
 				reply(rw, 200, wire.Killed{Killed: true})
-				return
+			case http.MethodPost:
+				starts++
+				reply(rw, 200, wire.Started{ID: fmt.Sprintf("minted-%d", starts), PID: 7})
+			default: // it forgets a moment later
+				reply(rw, 200, wire.Process{ID: "minted-1"})
 			}
-			starts++
-			reply(rw, 200, wire.Started{ID: fmt.Sprintf("minted-%d", starts), PID: 7})
 		})
-		start := func() answer { return w.do("POST", "/v1/sandboxes/a/processes", `{"id":"proc_x","cmd":"true"}`) }
-		start().want(t, 200, "")
-		if got := start().want(t, 409, "duplicate"); !strings.Contains(got.str("error"), "proc_x") {
+		start := func(id string) answer {
+			return w.do("POST", "/v1/sandboxes/a/processes", `{"id":"`+id+`","cmd":"true"}`)
+		}
+		start("proc_x").want(t, 200, "")
+		if got := start("proc_x").want(t, 409, "duplicate"); !strings.Contains(got.str("error"), "proc_x") {
 			t.Errorf("a conflict is told as %s", got.raw)
 		}
 		store.failBind.Store(true)
-		start().want(t, 503, "store_unavailable")
+		start("proc_y").want(t, 503, "store_unavailable")
 		var killed []string
 		for _, rq := range w.runner.requests() {
 			if id, ok := strings.CutPrefix(rq, "DELETE /v1/sandboxes/a/processes/"); ok {

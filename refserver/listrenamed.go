@@ -88,7 +88,7 @@ func (s *Server) rename(ctx context.Context, b *box, all []record) error {
 	for _, rec := range all {
 		id := rec.id()
 		taken[id] = true
-		if !assigned(id) {
+		if !assigned(id) && wire.CheckProcessID(id) == nil { // nothing else was ever bound
 			guests = append(guests, id)
 		}
 	}

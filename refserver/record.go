@@ -1,25 +1,41 @@
 package refserver
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // record is a JSON object of a runner, of which all but the ids is passed on as it came.
 type record map[string]json.RawMessage
 
-func readRecord(from io.Reader) (record, error) {
+// readAnswer reads an answer that is about one process.
+func readAnswer(from io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(from, maxRecord+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(b) > maxRecord:
-		return nil, fmt.Errorf("its answer has more than %d bytes", maxRecord)
+	if err == nil && len(b) > maxRecord {
+		err = fmt.Errorf("its answer has more than %d bytes", maxRecord)
 	}
-	return parseRecord(b)
+	return b, err
+}
+
+// readLine reads the first line of a stream.
+func readLine(from *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := from.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, fmt.Errorf("the first line of its stream: %w", err)
+		case len(line) > maxRecord:
+			return nil, fmt.Errorf("the first line of its stream has more than %d bytes", maxRecord)
+		}
+	}
 }
 
 func parseRecord(b []byte) (rec record, err error) {
@@ -41,7 +57,19 @@ func (rec record) says(name string, v bool) bool {
 }
 
 // id returns what the record calls itself, "" if it says nothing of the kind.
-func (rec record) id() (id string) {
-	_ = json.Unmarshal(rec["id"], &id)
-	return id
+func (rec record) id() string { return rec.text("id") }
+
+func (rec record) text(name string) (text string) {
+	_ = json.Unmarshal(rec[name], &text)
+	return text
+}
+
+// rename makes a record about the process that the runner calls guest one about public, also where it says what went wrong.
+func (rec record) rename(guest, public string) {
+	if rec.id() == guest {
+		rec.set("id", public)
+	}
+	if text := rec.text("error"); text != "" {
+		rec.set("error", strings.ReplaceAll(text, guest, public))
+	}
 }

@@ -85,6 +85,11 @@ func (rs *runners) request(ctx context.Context, ep backend.Endpoint, method, pat
 	return r.WithContext(ctx)
 }
 
+// aboutProcess returns a request about one process of b, by the id that its runner knows.
+func (rs *runners) aboutProcess(ctx context.Context, b *box, method, guest string) *http.Request {
+	return rs.request(ctx, b.Endpoint, method, "/v1/sandboxes/"+b.ID+"/processes/"+guest, "")
+}
+
 // activity asks the runner what is going on in sb.
 func (rs *runners) activity(ctx context.Context, sb backend.Sandbox) (act wire.Activity, err error) {
 	if err := rs.ask(ctx, sb, "/v1/sandboxes/"+sb.ID+"/activity", &act); err != nil {
