@@ -26,14 +26,15 @@ const assignedPrefix = "proc_"
 // assigned says whether id may be one that a server assigned, and so be bound to another.
 func assigned(id string) bool { return strings.HasPrefix(id, assignedPrefix) }
 
-// bindingsOf returns the store of cfg as this installation sees it. Replicas share the key, and so the rows.
+// bindingsOf returns the store of cfg as this installation sees it. Replicas share the key and the backend, and so the rows. Servers of
+// another backend are none, though they may well share the state directory: what one of them cannot list would be forgotten.
 func bindingsOf(cfg Config) binding.Store {
 	store := cfg.Bindings
 	if store == nil {
 		store = binding.NewMemory()
 	}
 	mac := hmac.New(sha256.New, cfg.Key)
-	mac.Write([]byte("bindings"))
+	mac.Write([]byte("bindings\x00" + cfg.BackendName))
 	return binding.Scope(store, hex.EncodeToString(mac.Sum(nil)[:8]))
 }
 

@@ -21,11 +21,12 @@ const minKey = 16
 // Config says what a Server serves and within which limits. Backend and Key are required, and Token unless NoAuth is set.
 type Config struct {
 	Backend     backend.Backend
-	BackendName string          // what answers call it; "": "custom"
+	BackendName string          // what answers call it, the same on all replicas; "": "custom"
 	Budgets     backend.Budgets // of every call of Backend; its zero Clock and Logger are those of this Config
 
 	// Bindings keeps which process an id means where runners name processes themselves. Nil: memory, so that after a restart
-	// processes of such runners are known by their runner's ids alone. It is not closed by the Server.
+	// processes of such runners are known by their runner's ids alone. Of its rows a Server sees those of its Key and BackendName, and
+	// forgets those of sandboxes that its Backend does not have. It is not closed by the Server.
 	Bindings binding.Store
 
 	Token  string // the admin token, accepted as Authorization: Bearer

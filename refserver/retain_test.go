@@ -10,6 +10,7 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/memory"
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
+	"github.com/keepwell-go/keepwell/refserver"
 	"github.com/keepwell-go/keepwell/refserver/binding"
 )
 
@@ -158,6 +159,23 @@ func TestRowsOfWhatNoListHasAreForgotten(t *testing.T) { // R76
 		}
 		if got, err := stranger.Bound(w.ctx, gone, "proc_x"); got != "theirs" || err != nil {
 			t.Errorf("the row of another installation is %q, %v", got, err)
+		}
+	})
+}
+
+func TestServersOfOtherBackendsForgetNothingOfEachOther(t *testing.T) { // R76
+	legacyBubble(t, func(t *testing.T, w *world, store *counted, ref backend.Ref) {
+		w.begin(ref, "proc_x")
+		store.bind(w, ref, "proc_x", "minted")
+		other, _ := w.replica("b", store.use, func(cfg *refserver.Config) { // as from the same state directory, key and all
+			cfg.Backend, cfg.BackendName = memory.New(memory.Config{}), "other"
+		})
+		time.Sleep(2 * time.Hour)
+		if err := other.Retain(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.boundTo(ref, "proc_x"); got != "minted" {
+			t.Errorf("proc_x is bound to %q", got)
 		}
 	})
 }

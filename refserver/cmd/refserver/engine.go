@@ -63,16 +63,21 @@ func (f dockerFlags) open(dir string, log *zap.Logger) (*docker.Backend, error) 
 	if err != nil {
 		return nil, err
 	}
-	cfg := docker.Config{Owner: f.Owner, Key: []byte(key), Image: f.Image, Shell: staticShell(), Logger: log}
-	if cfg.Owner == "" {
-		sum := sha256.Sum256([]byte("keepwell owner\x00" + key))
-		cfg.Owner = hex.EncodeToString(sum[:6])
-	}
+	cfg := docker.Config{Owner: f.owner(key), Key: []byte(key), Image: f.Image, Shell: staticShell(), Logger: log}
 	if cfg.Image == "" && cfg.Shell == "" {
 		log.Warn("no static busybox is here for the image: sandboxes without an image of their own have no shell; install busybox-static or give --image")
 	}
 	cfg.Runner, cfg.RunnerArgs = f.runner()
 	return docker.Open(cfg)
+}
+
+// owner returns whose sandboxes are ours: what --owner says, or what is derived from the key.
+func (f dockerFlags) owner(key string) string {
+	if f.Owner != "" {
+		return f.Owner
+	}
+	sum := sha256.Sum256([]byte("keepwell owner\x00" + key))
+	return hex.EncodeToString(sum[:6])
 }
 
 // runner returns the program that becomes the first of each container, and the arguments that make it a runner.

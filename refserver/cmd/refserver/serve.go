@@ -137,7 +137,7 @@ func (c *serveCmd) server(dir string, be engine, store binding.Store, log *zap.L
 		TTLMax: c.TTLMax, IdleMax: c.IdleMax, SweepEvery: c.SweepEvery,
 		MaxBody:  bodylimit.Clamp(log, "--max-body-bytes", c.MaxBodyBytes, wire.MaxBody),
 		MaxFile:  bodylimit.Clamp(log, "--max-file-bytes", c.MaxFileBytes, wire.MaxFile),
-		Bindings: store, Confinement: be.Confinement(), Version: version(), Logger: log,
+		Bindings: c.ours(store, key), Confinement: be.Confinement(), Version: version(), Logger: log,
 	})
 }
 

@@ -69,6 +69,14 @@ func openStore(ctx context.Context, url, dir string, log *zap.Logger) (binding.S
 	return store, nil
 }
 
+// ours returns store without the rows of other owners, whose sandboxes a Docker backend does not list and would have forgotten.
+func (c *serveCmd) ours(store binding.Store, key string) binding.Store {
+	if c.Backend != backendDocker {
+		return store
+	}
+	return binding.Scope(store, c.owner(key))
+}
+
 // closeStore closes a store that nobody uses any more. What it kept is on the disk already.
 func closeStore(store binding.Store, log *zap.Logger) {
 	if err := store.Close(); err != nil {

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/keepwell-go/keepwell/backend"
+	"github.com/keepwell-go/keepwell/refserver/binding"
 	"github.com/keepwell-go/keepwell/refserver/binding/bindingtest"
 )
 
@@ -152,4 +154,33 @@ func pidsOf(t *testing.T, dir string) (pids []string) {
 		}
 	}
 	return pids
+}
+
+func TestOwnersDoNotSeeEachOthersBindings(t *testing.T) {
+	store, ref := binding.NewMemory(), backend.Ref{ID: "a", Instance: "i"}
+	of := func(be, owner string) binding.Store {
+		return (&serveCmd{Backend: be, dockerFlags: dockerFlags{Owner: owner}}).ours(store, "the key")
+	}
+	mine := of(backendDocker, "mine")
+	if err := mine.Bind(t.Context(), ref, "proc_x", "minted"); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]binding.Store{"another": of(backendDocker, "other"), "no": of(backendDocker, ""), "a local": of(backendLocal, "")} {
+		if got, err := s.Bound(t.Context(), ref, "proc_x"); got != "" || err != nil {
+			t.Errorf("%s owner reads %q, %v", name, got, err)
+		}
+		if err := s.Forget(t.Context(), ref); err != nil {
+			t.Error(err)
+		}
+	}
+	if got, err := of(backendDocker, "mine").Bound(t.Context(), ref, "proc_x"); got != "minted" || err != nil {
+		t.Errorf("the owner reads %q, %v", got, err)
+	}
+	derived := dockerFlags{}.owner("the key") // as a replica may be told it
+	if err := of(backendDocker, derived).Bind(t.Context(), ref, "proc_y", "minted"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := of(backendDocker, "").Bound(t.Context(), ref, "proc_y"); got != "minted" || err != nil {
+		t.Errorf("by the name that is derived, the owner reads %q, %v", got, err)
+	}
 }
