@@ -49,6 +49,22 @@ func askEngine(t *testing.T, e *enginetest.Engine, method, path string) {
 	}
 }
 
+// slowPulls makes the proxy play a registry that has made under another name, and gives it out when arrive is closed.
+func slowPulls(t *testing.T, e *enginetest.Engine, proxy *enginetest.Proxy, made, image string) (pulls *atomic.Int64, arrive chan struct{}) {
+	pulls, arrive = new(atomic.Int64), make(chan struct{})
+	mend := proxy.Fault("", func(r *http.Request) enginetest.Verdict {
+		if !strings.HasSuffix(r.URL.Path, "/images/create") || r.URL.Query().Get("fromImage") == "" {
+			return enginetest.Pass
+		}
+		pulls.Add(1)
+		<-arrive
+		askEngine(t, e, http.MethodPost, "/images/"+made+"/tag?repo="+url.QueryEscape(image)+"&tag=1")
+		return enginetest.Claim
+	})
+	t.Cleanup(func() { _ = mend() })
+	return pulls, arrive
+}
+
 // R109: through the whole server, on a real engine: a create whose image takes its time is told 503 `preparing`, holds neither id nor
 // slot meanwhile, and the one that comes later finds the image of the one pull there was. The command waits by itself.
 func TestACreateWhoseImageIsBeingPulledIsToldToComeBack(t *testing.T) {
@@ -68,18 +84,7 @@ func TestACreateWhoseImageIsBeingPulledIsToldToComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var pulls atomic.Int64
-	arrive := make(chan struct{})
-	mend := proxy.Fault("", func(r *http.Request) enginetest.Verdict { // plays the registry
-		if !strings.HasSuffix(r.URL.Path, "/images/create") || r.URL.Query().Get("fromImage") == "" {
-			return enginetest.Pass
-		}
-		pulls.Add(1)
-		<-arrive
-		askEngine(t, e, http.MethodPost, "/images/"+made+"/tag?repo="+url.QueryEscape(image)+"&tag=1")
-		return enginetest.Claim
-	})
-	t.Cleanup(func() { _ = mend() })
+	pulls, arrive := slowPulls(t, e, proxy, made, image)
 	s := newSite(t, owner+"x", func(cfg *refserver.Config) { cfg.Backend, cfg.MaxSandboxes = be, 1 })
 
 	first := s.do("POST", "", `{"id":"a","image":"`+image+`:1"}`).want(t, 503, "preparing")
