@@ -52,8 +52,8 @@ func (b *box) renewed() time.Time {
 	return b.Renewed
 }
 
-// list asks the backend for the registry. What was registered before it asked, and is listed as stopped or as another instance,
-// is dropped at once: that is the backend's word on it, not an absence.
+// list asks the backend for the registry. What was registered before it asked, and is listed as stopped, as another instance or
+// elsewhere, is dropped at once: that is the backend's word on it, not an absence.
 func (s *Server) list(ctx context.Context, ids []string) (registry.Snapshot[string, *box], error) {
 	before := s.registered(ids)
 	got, err := s.be.List(ctx, ids...)
@@ -65,8 +65,13 @@ func (s *Server) list(ctx context.Context, ids []string) (registry.Snapshot[stri
 		snap.Items[sb.ID] = &box{Sandbox: sb}
 	}
 	for _, e := range before {
-		if b, ok := snap.Items[e.Key]; ok && (!b.Running || b.Instance != e.Value.Instance) {
+		b, ok := snap.Items[e.Key]
+		switch {
+		case !ok:
+		case !b.Running || b.Instance != e.Value.Instance:
 			s.reg.Invalidate(e)
+		case b.Endpoint != e.Value.Endpoint && s.reg.Invalidate(e):
+			s.moved.Store(true)
 		}
 	}
 	return snap, nil

@@ -53,6 +53,7 @@ type Server struct {
 	tasks    tasks              // what goes on when its caller has left
 	buffers  relayBuffers
 	counted  atomic.Bool // the quota counts what there was before the Server
+	moved    atomic.Bool // a list has dropped what runs elsewhere by now, and the next one registers it
 }
 
 // New returns a Server, which starts nothing until Run is called or a request comes in. A value of cfg that no server can work

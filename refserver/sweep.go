@@ -45,6 +45,9 @@ func (s *Server) pass(ctx context.Context) error {
 func (s *Server) reconcile(ctx context.Context) error {
 	mark := s.led.Mark() // before the list begins
 	rep, err := s.reg.Sync(ctx)
+	if s.moved.Swap(false) && err == nil {
+		rep, err = s.reg.Sync(ctx)
+	}
 	if _, capped := errors.AsType[*registry.CapError](err); err == nil || capped {
 		s.counted.Store(true)
 	}
