@@ -55,6 +55,18 @@ func TestARepeatedStartEndsNothingWhenTheStoreFails(t *testing.T) { // R75
 	}
 }
 
+func TestAStartThatFindsTheProcessOfAnotherOneDoesNotEndIt(t *testing.T) { // R75
+	w, store, _ := legacyWorld(t)
+	w.runner.handle(func(rw http.ResponseWriter, _ *http.Request) {
+		reply(rw, 200, wire.Started{ID: "minted", PID: 7, Reattached: true}) // of a start on another replica, which is not bound yet
+	})
+	store.failBind.Store(true)
+	w.do("POST", "/v1/sandboxes/a/processes", `{"id":"proc_x","cmd":"sleep 100"}`).want(t, 503, "store_unavailable")
+	if n := w.runner.sent("DELETE", ""); n != 0 {
+		t.Errorf("the process was killed, by %d requests", n)
+	}
+}
+
 func TestWhatTheRunnerHasForgottenIsNotRunAgain(t *testing.T) { // R75
 	w, store, ref := legacyWorld(t)
 	w.runner.handle(func(rw http.ResponseWriter, r *http.Request) {

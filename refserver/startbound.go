@@ -144,7 +144,12 @@ func (s *Server) bindStarted(ctx context.Context, resp *http.Response, e entry, 
 			return s.lost(ctx, e, fmt.Errorf("it calls a process %.80q, by which nothing can be asked for", guest))
 		}
 		if guest != known {
-			if err := s.bind(ctx, e.Value, public, guest); err != nil {
+			err := s.bind(ctx, e.Value, public, guest)
+			switch {
+			case err == nil:
+			case rec.says("reattached", true) && !errors.Is(err, binding.ErrConflict):
+				return err // another start has made it, and may have answered for it
+			default:
 				return s.unbound(ctx, e.Value, public, guest, err)
 			}
 		}
