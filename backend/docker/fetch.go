@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ const (
 	fetchBudget   = 30 * time.Minute
 	fetchPatience = 60 * time.Second // that a create waits for a fetch
 	progressEvery = 5 * time.Second
+	maxFetches    = 16 // at once, since each goes on when its create has left
 )
 
 // fetches are the images being fetched, one fetch for each name, whoever waits for it.
@@ -51,9 +53,9 @@ func (f *fetches) close() {
 
 // fetch gets an image, or joins the fetch that is under way. Neither the caller's leaving nor its patience ends the fetch.
 func (b *Backend) fetch(ctx context.Context, name string, get func(context.Context, string) error) error {
-	fg := b.join(name, get)
-	if fg == nil {
-		return fmt.Errorf("docker is closed: %w", backend.ErrUnavailable)
+	fg, err := b.join(name, get)
+	if err != nil {
+		return fmt.Errorf("image %q: %w: %w", name, backend.ErrUnavailable, err)
 	}
 	patience := b.cfg.Clock.Timer(fetchPatience)
 	defer patience.Stop()
@@ -77,16 +79,19 @@ func fetched(name string, err error) error {
 	return fmt.Errorf("image %q: %w: %w", name, backend.ErrUnavailable, err)
 }
 
-// join returns the fetch of that name, which it starts if there is none; nil after close.
-func (b *Backend) join(name string, get func(context.Context, string) error) *fetching {
+// join returns the fetch of that name, which it starts if there is none. It fails after close, and when too many others are fetched.
+func (b *Backend) join(name string, get func(context.Context, string) error) (*fetching, error) {
 	f := &b.fetches
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil
+		return nil, errors.New("docker is closed")
 	}
 	if fg := f.byName[name]; fg != nil {
-		return fg
+		return fg, nil
+	}
+	if len(f.byName) >= maxFetches {
+		return nil, fmt.Errorf("%d others are being fetched, the limit is %d", len(f.byName), maxFetches)
 	}
 	fg := &fetching{done: make(chan struct{})}
 	f.byName[name] = fg
@@ -97,7 +102,7 @@ func (b *Backend) join(name string, get func(context.Context, string) error) *fe
 		defer f.mu.Unlock()
 		delete(f.byName, name)
 	})
-	return fg
+	return fg, nil
 }
 
 func (b *Backend) fetchNow(name string, get func(context.Context, string) error) error {
