@@ -15,31 +15,31 @@ type base struct {
 	runner  string // name of the volume that has the program
 }
 
-// once keeps the base after it was found or made.
+// once keeps the base after it was found or made. That somebody removes it is noticed by the next create.
 type once struct {
 	turn chan struct{} // capacity 1: full while somebody looks
 
 	mu   sync.Mutex // guards the fields below
-	done bool
-	base base
+	base base       // zero: none yet
 }
 
-func (o *once) get() (base, bool) {
+func (o *once) get() base {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.base, o.done
+	return o.base
 }
 
-func (o *once) set(b base, done bool) {
+func (o *once) set(b base) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.base, o.done = b, done
+	o.base = b
 }
 
 // shared returns the base. The image, any one, is what the helper is made of that fills the runner's volume.
 func (b *Backend) shared(ctx context.Context, image string) (base, error) {
-	if got, ok := b.base.get(); ok {
-		return got, nil
+	had := b.base.get()
+	if stands, err := b.stands(ctx, had); stands || err != nil {
+		return had, err
 	}
 	select {
 	case b.base.turn <- struct{}{}:
@@ -47,8 +47,8 @@ func (b *Backend) shared(ctx context.Context, image string) (base, error) {
 	case <-ctx.Done():
 		return base{}, ctx.Err()
 	}
-	if got, ok := b.base.get(); ok {
-		return got, nil
+	if got := b.base.get(); got != had {
+		return got, nil // somebody was faster
 	}
 	var made base
 	var err error
@@ -58,8 +58,24 @@ func (b *Backend) shared(ctx context.Context, image string) (base, error) {
 	if made.runner, err = b.runnerVolume(ctx, image); err != nil {
 		return base{}, unasked("runner volume", err)
 	}
-	b.base.set(made, true)
+	b.base.set(made)
 	return made, nil
+}
+
+// stands says whether a base is still there: to prune an engine is to remove what nothing uses at the moment.
+func (b *Backend) stands(ctx context.Context, s base) (bool, error) {
+	if s == (base{}) {
+		return false, nil
+	}
+	nets, err := b.api.NetworkList(ctx, client.NetworkListOptions{Filters: client.Filters{}.Add("id", s.network)})
+	if err != nil {
+		return false, unasked("network", err)
+	}
+	filled, err := b.isFilled(ctx, s.runner)
+	if err != nil {
+		return false, unasked("runner volume", err)
+	}
+	return filled && len(nets.Items) > 0, nil
 }
 
 // network returns the id of the network to join. An engine may make two networks of one name, so all replicas take the oldest.

@@ -1,6 +1,8 @@
 package docker
 
 import (
+	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -19,6 +21,7 @@ const (
 	runnerPort = 8377
 	runnerDir  = "/.keepwell" // where the runner's volume is mounted
 	runnerFile = "runner"
+	nanoCPUs   = 1e9  // of one
 	maxLog     = "1m" // of what the runner itself says; its commands' output never gets there
 )
 
@@ -70,9 +73,20 @@ func ports(m network.PortMap) network.PortSet {
 	return set
 }
 
+// checkLimits refuses what would come to no limit at all: a number that the engine's unit has no room for, or rounds to 0.
+func checkLimits(p backend.Profile) error {
+	switch {
+	case p.MemoryMB > math.MaxInt64>>20:
+		return fmt.Errorf("%w: memory limit of %d MiB, at most %d are allowed", backend.ErrInvalid, p.MemoryMB, int64(math.MaxInt64>>20))
+	case p.CPUs*nanoCPUs < 1 || p.CPUs*nanoCPUs >= math.MaxInt64:
+		return fmt.Errorf("%w: limit of %g CPUs, which is out of range", backend.ErrInvalid, p.CPUs)
+	}
+	return nil
+}
+
 func resources(p backend.Profile) container.Resources {
 	memory := p.MemoryMB << 20
-	return container.Resources{Memory: memory, MemorySwap: memory, NanoCPUs: int64(p.CPUs * 1e9), PidsLimit: &p.PIDs}
+	return container.Resources{Memory: memory, MemorySwap: memory, NanoCPUs: int64(p.CPUs * nanoCPUs), PidsLimit: &p.PIDs}
 }
 
 // workspaceMount makes the volume, labelled, if it is not there: its label tells afterwards which create made it.

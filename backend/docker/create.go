@@ -3,19 +3,16 @@ package docker
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+	"go.uber.org/zap"
 
 	"github.com/keepwell-go/keepwell/backend"
 )
-
-// undoTime bounds how long a create that failed takes to remove what it made.
-const undoTime = 20 * time.Second
 
 // creation is one call of Create on its way.
 type creation struct {
@@ -26,9 +23,10 @@ type creation struct {
 	image   image
 	base    base
 
-	container string // its id, once the name is this call's
-	workspace string // name of the volume
-	resumes   bool   // the workspace was there before
+	container string   // its id, once the name is this call's
+	workspace string   // name of the volume
+	resumes   bool     // the workspace was there before
+	marks     []volume // that the id had before
 }
 
 // Create implements [backend.Backend]. A sandbox is ready when its runner has answered.
@@ -52,6 +50,9 @@ func (b *Backend) prepare(ctx context.Context, c *creation) (err error) {
 	if c.profile, err = c.spec.Effective(); err != nil {
 		return err
 	}
+	if err := checkLimits(c.profile); err != nil {
+		return err
+	}
 	if err := b.agree(ctx); err != nil {
 		return err
 	}
@@ -73,8 +74,10 @@ func (b *Backend) create(ctx context.Context, c *creation) (backend.Sandbox, err
 	if _, err := b.api.ContainerStart(ctx, c.container, client.ContainerStartOptions{}); err != nil {
 		return backend.Sandbox{}, fmt.Errorf("start: %w", err)
 	}
+	renewed := c.created
 	if c.resumes {
-		if err := b.remember(ctx, c.spec, c.created, c.workspace, mark{c.spec.Pinned, c.created}); err != nil {
+		var err error
+		if renewed, err = b.takeOver(ctx, c); err != nil {
 			return backend.Sandbox{}, err
 		}
 	}
@@ -84,7 +87,30 @@ func (b *Backend) create(ctx context.Context, c *creation) (backend.Sandbox, err
 	}
 	made := c.spec
 	made.Env = nil
-	return backend.Sandbox{Spec: made, Created: c.created, Renewed: c.created, Running: true, Resumed: c.resumes, Endpoint: ep}, nil
+	return backend.Sandbox{Spec: made, Created: c.created, Renewed: renewed, Running: true, Resumed: c.resumes, Endpoint: ep}, nil
+}
+
+// takeOver marks a workspace as this instance's, and returns when its lifetime began. The marks of those before are of no use any
+// more, but do no harm.
+func (b *Backend) takeOver(ctx context.Context, c *creation) (renewed time.Time, err error) {
+	renewed = c.created
+	for _, m := range c.marks {
+		if m.of == c.workspace && !renewed.After(m.mark.renewed) { // another replica's clock is ahead
+			renewed = m.mark.renewed.Add(1)
+		}
+	}
+	if err := b.remember(ctx, c.spec, c.created, c.workspace, mark{c.spec.Pinned, renewed}); err != nil {
+		return renewed, err
+	}
+	for _, m := range c.marks {
+		if m.of != c.workspace {
+			continue
+		}
+		if err := b.removeVolume(ctx, m.name); err != nil {
+			b.cfg.Logger.Warn("the mark of an earlier instance stays", zap.String("volume", m.name), zap.Error(err))
+		}
+	}
+	return renewed, nil
 }
 
 // errTaken is why a claim failed; nothing of this call was made then.
@@ -182,17 +208,24 @@ func (b *Backend) furnish(ctx context.Context, c *creation) error {
 	if err != nil {
 		return err
 	}
-	made := false
+	made, copied := false, !c.resumes
 	for _, w := range bx.workspaces {
 		made = made || w.name == c.workspace && w.sandbox.Instance == c.spec.Instance
 	}
+	c.marks = bx.marks
 	if c.resumes = !made; !made {
 		return nil
 	}
-	if old, ok := bx.without(c.workspace).kept(); ok {
+	rest := bx.without(c.workspace)
+	if old, ok := rest.kept(); ok && (len(rest.workspaces) > 0 || old.sandbox.Tenant != c.spec.Tenant) {
 		return b.moveIn(ctx, c, old)
 	}
-	if c.image.workspaceUID == fmt.Sprint(c.profile.UID) {
+	for _, m := range rest.marks { // on a workspace that somebody has removed
+		if err := b.removeVolume(ctx, m.name); err != nil {
+			return err
+		}
+	}
+	if copied && c.image.workspaceUID == fmt.Sprint(c.profile.UID) {
 		return nil // the engine has copied the image's directory, owner and all
 	}
 	return b.giveHome(ctx, c)
@@ -227,56 +260,8 @@ func (b *Backend) moveIn(ctx context.Context, c *creation, old volume) error {
 	if taken != nil {
 		return errTaken{"somebody else was faster"}
 	}
-	return err
-}
-
-// discard removes what this call made, and forgets it.
-func (b *Backend) discard(ctx context.Context, c *creation) error {
-	if c.container != "" {
-		if err := b.removeContainer(ctx, c.container); err != nil {
-			return err
-		}
-	}
-	c.container = ""
-	if c.resumes || c.workspace == "" {
-		return nil
-	}
-	return b.removeVolume(ctx, c.workspace)
-}
-
-// undo removes what a failed create made and returns the error for its caller. A create whose context has ended leaves it to the
-// caller, who knows the instance.
-func (b *Backend) undo(ctx context.Context, c *creation, cause error) error {
-	if errors.As(cause, new(errTaken)) && c.container == "" {
-		return cause // the engine looks at the name before it makes anything
-	}
-	if ctx.Err() != nil {
-		return unclear(cause)
-	}
-	ctx, cancel := b.cfg.Clock.WithTimeout(ctx, undoTime)
-	defer cancel()
-	if c.container == "" {
-		if err := b.find(ctx, c); err != nil {
-			return unclear(errors.Join(cause, err))
-		}
-	}
-	if err := b.discard(ctx, c); err != nil {
-		return unclear(errors.Join(cause, fmt.Errorf("undo: %w", err)))
-	}
-	return refused(unclear(cause))
-}
-
-// find looks for the container of a claim that got no clear answer.
-func (b *Backend) find(ctx context.Context, c *creation) error {
-	got, err := b.api.ContainerInspect(ctx, b.name(c.spec.ID), client.ContainerInspectOptions{})
-	switch {
-	case errdefs.IsNotFound(err):
-		return nil
-	case err != nil:
+	if err != nil {
 		return err
 	}
-	if got.Container.Config != nil && got.Container.Config.Labels[labelCall] == c.call {
-		c.container = got.Container.ID
-	}
-	return nil
+	return b.furnish(ctx, c) // if it was destroyed meanwhile the engine has made an empty one
 }

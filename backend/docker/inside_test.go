@@ -156,9 +156,12 @@ func TestLimitsThatTheEngineRefusesAreInvalid(t *testing.T) {
 	w := newWorld(t, engine(t))
 	b, _ := w.new("refused")
 	for want, spoil := range map[string]func(*backend.Spec){
-		"memory limit": func(s *backend.Spec) { s.MemoryMB = 1 },
-		"CPUs":         func(s *backend.Spec) { s.CPUs = 4096 },
-		"reference":    func(s *backend.Spec) { s.Image = "Not An Image" },
+		"memory limit":                       func(s *backend.Spec) { s.MemoryMB = 1 },
+		"memory limit of 17592186044416 MiB": func(s *backend.Spec) { s.MemoryMB = 1 << 44 }, // in bytes 0, which is none
+		"CPUs":                               func(s *backend.Spec) { s.CPUs = 4096 },
+		"limit of 1e-10 CPUs":                func(s *backend.Spec) { s.CPUs = 1e-10 },
+		"limit of 1e+10 CPUs":                func(s *backend.Spec) { s.CPUs = 1e10 },
+		"reference":                          func(s *backend.Spec) { s.Image = "Not An Image" },
 	} {
 		s := spec("refused", "")
 		spoil(&s)

@@ -69,14 +69,13 @@ func (p program) command() []string {
 // all replicas end with the same, and nobody mounts one that is half full.
 func (b *Backend) runnerVolume(ctx context.Context, image string) (string, error) {
 	name := runnerPrefix + b.runner.hash
-	got, err := b.api.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
-	if err == nil {
-		filled := got.Volume.Labels[labelFilled]
-		b.tidyRunners(ctx, filled)
-		return b.checkRunner(ctx, filled)
-	}
-	if !errdefs.IsNotFound(err) {
+	filled, err := b.filledRunner(ctx, name)
+	if err != nil {
 		return "", err
+	}
+	if filled != "" {
+		b.tidyRunners(ctx, filled)
+		return filled, nil
 	}
 	mine := name + "." + rand.Text()[:8]
 	if err := b.fillRunner(ctx, image, mine); err != nil {
@@ -90,23 +89,40 @@ func (b *Backend) runnerVolume(ctx context.Context, image string) (string, error
 	if err != nil {
 		return "", err
 	}
-	filled := made.Volume.Labels[labelFilled]
-	if filled != mine {
+	if filled = made.Volume.Labels[labelFilled]; filled != mine {
 		_ = b.removeVolume(ctx, mine) // another replica's is as good
 	}
 	return filled, nil
 }
 
-// checkRunner makes sure that the volume is there: the engine would make an empty one where somebody has removed it.
-func (b *Backend) checkRunner(ctx context.Context, filled string) (string, error) {
-	got, err := b.api.VolumeInspect(ctx, filled, client.VolumeInspectOptions{})
-	if err == nil && got.Volume.Labels[labelKind] == kindRunner {
-		return filled, nil
+// filledRunner returns the volume that the one of the build's name says has the runner; "" if there is none. Where somebody has
+// removed the former and left the latter, that one goes too.
+func (b *Backend) filledRunner(ctx context.Context, name string) (string, error) {
+	got, err := b.api.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
+	if errdefs.IsNotFound(err) {
+		return "", nil
 	}
-	if err != nil && !errdefs.IsNotFound(err) {
+	if err != nil {
 		return "", err
 	}
-	return "", fmt.Errorf("the runner's volume %s was removed: remove keepwell-runner-%s too, and both are made anew", filled, b.runner.hash)
+	filled := got.Volume.Labels[labelFilled]
+	if got.Volume.Labels[labelKind] != kindRunner || filled == "" {
+		return "", fmt.Errorf("the volume %s is not ours", name)
+	}
+	if there, err := b.isFilled(ctx, filled); there || err != nil {
+		return filled, err
+	}
+	return "", b.removeVolume(ctx, name)
+}
+
+// isFilled says whether the volume with a runner is there. Where somebody has removed it the engine makes an empty one, without a
+// label, for the next container that names it.
+func (b *Backend) isFilled(ctx context.Context, name string) (bool, error) {
+	got, err := b.api.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
+	if errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && got.Volume.Labels[labelKind] == kindRunner, err
 }
 
 // tidyRunners removes what replicas that were killed while they filled a volume have left of it. What cannot be removed is in use,

@@ -131,10 +131,14 @@ func (bx *box) newest(fits func(volume) bool) (last volume, ok bool) {
 
 // kept returns the workspace that is without a container, as the sandbox that ran in it last. Of several it is the oldest: a create
 // that finds one moves into it, so the younger ones are of creates that failed and could not clean up, and nothing ever ran in them.
-// A mark that has outlived its workspace counts for it.
+// Without any, a mark that has outlived its workspace counts for it.
 func (bx *box) kept() (first volume, ok bool) {
 	var made time.Time
-	for _, w := range slices.Concat(bx.workspaces, bx.marks) {
+	of := bx.workspaces
+	if len(of) == 0 {
+		of = bx.marks
+	}
+	for _, w := range of {
 		if at := w.sandbox.Created; !ok || at.Before(made) {
 			made, first, ok = at, w, true
 		}
