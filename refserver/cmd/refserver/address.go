@@ -61,7 +61,7 @@ func findServer(dir string) (string, error) {
 		}
 		refusals = append(refusals, err)
 	}
-	return "", fmt.Errorf("no server answers at %s, and the state directory %s knows of no other (%w)",
+	return "", fmt.Errorf("no server answers at %s, and the state directory %s knows of no other: start one with `refserver`, or give --server (%w)",
 		strings.Join(list, " or "), dir, errors.Join(refusals...))
 }
 

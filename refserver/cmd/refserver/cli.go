@@ -131,7 +131,7 @@ func exitCode(err error, stderr io.Writer) int {
 	for line := range strings.Lines(err.Error()) {
 		fmt.Fprintf(stderr, "refserver: %s\n", strings.Replace(strings.TrimSuffix(line, "\n"), "client: ", "", 1))
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	if _, asked := errors.AsType[*url.Error](err); asked && errors.Is(err, syscall.ECONNREFUSED) { // not a database's or an engine's refusal
 		fmt.Fprintln(stderr, "refserver: no server answers there; start one with `refserver`")
 	}
 	return codeOf(err)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -203,6 +204,22 @@ func TestDownOfADirectoryThatIsNotThereIsAnError(t *testing.T) {
 	typo := filepath.Join(l.home, "typo")
 	if out, code := l.run("down", "--state", typo); code != exitFailed || !strings.Contains(out, typo) {
 		t.Errorf("ended with %d: %s", code, out)
+	}
+}
+
+func TestAnEmptyIDIsRefusedWithoutAName(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	if out, code := l.run("rm", ""); code != exitFailed || out != "refserver: no id of a sandbox\n" {
+		t.Errorf("ended with %d: %s", code, out)
+	}
+}
+
+func TestAServerThatKnowsOfNoSandboxDoesNotSayThatNoneRuns(t *testing.T) {
+	s := newLab(t).serve()
+	s.end(syscall.SIGTERM)
+	if said := s.stderr.String(); !strings.Contains(said, "no sandbox is known to be running") || strings.Contains(said, "still running") {
+		t.Errorf("it said %s", said)
 	}
 }
 

@@ -130,7 +130,7 @@ func (c *execCmd) parted(ctx context.Context, id string, err error) error {
 	case ctx.Err() != nil:
 		fmt.Fprintf(os.Stderr, "refserver: interrupted; %s\n", c.whereabouts(id))
 		return statusError(exitInterrupted)
-	case refused && !errors.Is(err, client.ErrBroken) || errors.Is(err, syscall.ECONNREFUSED) && id == "":
+	case refused && !errors.Is(err, client.ErrBroken) || id == "" && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, client.ErrNoID)):
 		return err // nothing runs, or the server has said all there is to say
 	case id == "":
 		return fmt.Errorf("%w: %w; %s", client.ErrBroken, err, c.whereabouts(id))

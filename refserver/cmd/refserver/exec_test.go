@@ -249,6 +249,9 @@ func TestExecTellsItsOwnFailuresFromThoseOfTheCommand(t *testing.T) {
 	if out, code := l.run("exec", "box", "true"); code != exitExec || !strings.HasPrefix(out, "refserver: 404 not_found: ") {
 		t.Errorf("without the sandbox: %d %s", code, out)
 	}
+	if out, code := l.run("exec", "", "true"); code != exitExec || out != "refserver: no id of a sandbox\n" {
+		t.Errorf("without an id, so that nothing was sent: %d %s", code, out)
+	}
 	if out, code := l.run("exec", "-i", "-d", "box", "true"); code != exitUsage {
 		t.Errorf("with flags that exclude each other: %d %s", code, out)
 	}

@@ -137,6 +137,10 @@ func (f clientFlags) each(g *cli, ids []string, act func(*client.Client, string)
 	var errs []error
 	for _, id := range ids {
 		outcome, err := act(api, id)
+		if errors.Is(err, client.ErrNoID) {
+			errs = append(errs, err) // which names nothing
+			continue
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
 			continue

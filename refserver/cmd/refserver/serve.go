@@ -162,9 +162,18 @@ func (c *serveCmd) serve(ctx context.Context, ln net.Listener, srv *refserver.Se
 		log.Warn("requests still under way were cut", zap.Duration("after", drainTime))
 		_ = hs.Close() // the listener is closed, and the connections are to go
 	}
-	fmt.Fprintf(os.Stderr, "refserver: stopped; still running: %s. Start `%s` again to use what runs, or end it with `%s`.\n",
-		sandboxes(srv.Len()), c.line("refserver"), c.line("refserver down"))
+	fmt.Fprintf(os.Stderr, "refserver: stopped; %s.\n", c.goesOn(srv.Len()))
 	return nil
+}
+
+// goesOn says what becomes of the sandboxes that the server knew of. That it knew of none does not mean that there are none: the
+// engine may not have answered.
+func (c *serveCmd) goesOn(known int) string {
+	if known == 0 {
+		return "no sandbox is known to be running"
+	}
+	return fmt.Sprintf("still running: %s. Start `%s` again to use what runs, or end it with `%s`",
+		sandboxes(known), c.line("refserver"), c.line("refserver down"))
 }
 
 // line returns a command for the sandboxes of this server.

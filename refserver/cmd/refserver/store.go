@@ -23,7 +23,7 @@ const (
 
 // storeFlags say where it is kept which process an id means, where a runner knows it by another.
 type storeFlags struct {
-	Store string `placeholder:"URL" help:"Where the ids of processes are kept: memory, sqlite:FILE, or postgres://… to share them. A URL with a password belongs into the variable: arguments are seen by all users. Default: bindings.db in the state directory."`
+	Store string `placeholder:"URL" help:"Where the ids of processes are kept: memory, sqlite:/PATH, or postgres://… to share them. A URL with a password belongs into the variable: arguments are seen by all users. Default: bindings.db in the state directory."`
 }
 
 // check refuses what no store can be opened by. It shows nothing of a value that may have a password in it.

@@ -81,6 +81,9 @@ func TestAStoreThatCannotBeUsedIsRefusedAtStart(t *testing.T) {
 				t.Errorf("%s: %q is not in %s", name, part, out)
 			}
 		}
+		if strings.Contains(out, "no server answers") {
+			t.Errorf("%s: a hint for clients: %s", name, out)
+		}
 		if strings.Contains(out, "hunter2") {
 			t.Errorf("%s: the password was printed: %s", name, out)
 		}
