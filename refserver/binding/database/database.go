@@ -50,7 +50,7 @@ type dialect struct {
 
 var _ binding.Store = (*Store)(nil)
 
-// Open opens the database of a URL, sqlite:FILE with an absolute path or postgres://…, and brings its schema up to date; a file
+// Open opens the database of a URL, sqlite:/PATH or postgres://…, and brings its schema up to date; a file
 // that does not exist is made, for this user alone. Several processes may do so at once. It fails, and says why, where the database
 // cannot be reached, is damaged, or has a schema of a newer version. No error has the URL's password in it.
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
