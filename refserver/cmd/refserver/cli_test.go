@@ -192,7 +192,10 @@ func TestAClientWithoutAServerIsTold(t *testing.T) {
 
 func TestHelpShowsWhatAFlagTakesAndWhereTheStateIs(t *testing.T) {
 	help := newLab(t).ok("serve", "--help")
-	for _, want := range []string{"--max-sandboxes=N", "--max-body-bytes=BYTES", "--ttl-max=DURATION", "$XDG_STATE_HOME/keepwell", "~/.local/state/keepwell"} {
+	for _, want := range []string{
+		"--max-sandboxes=N", "--max-body-bytes=BYTES", "--ttl-max=DURATION", "Default: 127.0.0.1:8080",
+		"$XDG_STATE_HOME/keepwell", "~/.local/state/keepwell",
+	} {
 		if !strings.Contains(strings.Join(strings.Fields(help), " "), want) {
 			t.Errorf("the help lacks %q: %s", want, help)
 		}

@@ -156,7 +156,7 @@ func (f clientFlags) each(g *cli, ids []string, act func(*client.Client, string)
 }
 
 type downCmd struct {
-	Backend string `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum})."`
+	Backend string `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum}). Default: ${default}."`
 	Owner   string `placeholder:"NAME" help:"Docker: whose sandboxes. Default: derived from the key in the state directory."`
 }
 

@@ -30,20 +30,20 @@ const (
 )
 
 type serveCmd struct {
-	Listen             string        `placeholder:"HOST:PORT" default:"127.0.0.1:8080" help:"Address to serve on; port 0 picks one."`
-	Backend            string        `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum})."`
+	Listen             string        `placeholder:"HOST:PORT" default:"127.0.0.1:8080" help:"Address to serve on; port 0 picks one. Default: ${default}."`
+	Backend            string        `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum}). Default: ${default}."`
 	NoAuth             bool          `help:"Ask for no token. Only on a loopback address, and only where no sandbox is hostile: they reach it too."`
-	MaxSandboxes       int           `placeholder:"N" default:"256" help:"Sandboxes that may exist at once, those being created included."`
-	MaxPerTenant       int           `placeholder:"N" default:"0" help:"The same for each tenant; 0: no such limit."`
-	TTLMax             time.Duration `placeholder:"DURATION" name:"ttl-max" default:"24h" help:"Longest lifetime of a sandbox, and its default."`
-	IdleMax            time.Duration `placeholder:"DURATION" default:"30m" help:"Longest idle timeout of a sandbox, and its default."`
-	SweepEvery         time.Duration `placeholder:"DURATION" default:"60s" help:"Time between two sweeps."`
-	MaxBodyBytes       int64         `placeholder:"BYTES" default:"${max_body}" help:"Largest JSON request body."`
-	MaxFileBytes       int64         `placeholder:"BYTES" default:"${max_file}" help:"Largest file that is written."`
+	MaxSandboxes       int           `placeholder:"N" default:"256" help:"Sandboxes that may exist at once, those being created included. Default: ${default}."`
+	MaxPerTenant       int           `placeholder:"N" default:"0" help:"The same for each tenant; 0, the default: no such limit."`
+	TTLMax             time.Duration `placeholder:"DURATION" name:"ttl-max" default:"24h" help:"Longest lifetime of a sandbox, to which longer ones are cut, and that of one that names none. Default: ${default}."`
+	IdleMax            time.Duration `placeholder:"DURATION" default:"30m" help:"The same for its idle timeout. Default: ${default}."`
+	SweepEvery         time.Duration `placeholder:"DURATION" default:"60s" help:"Time between two sweeps. Default: ${default}."`
+	MaxBodyBytes       int64         `placeholder:"BYTES" default:"${max_body}" help:"Largest JSON request body. Default: ${default}."`
+	MaxFileBytes       int64         `placeholder:"BYTES" default:"${max_file}" help:"Largest file that is written. Default: ${default}."`
 	RequireConfinement bool          `help:"Refuse to start where the machine cannot confine sandboxes fully."`
 	dockerFlags
 	storeFlags
-	Log string `placeholder:"FORM" default:"auto" enum:"auto,console,json" help:"Form of the log on stderr (${enum}); auto is console on a terminal."`
+	Log string `placeholder:"FORM" default:"auto" enum:"auto,console,json" help:"Form of the log on stderr (${enum}); auto, the default, is console on a terminal."`
 }
 
 // Run serves until ctx ends.
