@@ -28,6 +28,9 @@ func (s *Server) listSandboxes(w http.ResponseWriter, r *http.Request, _ *call) 
 	if err != nil {
 		return err
 	}
+	if err := s.countAll(r.Context()); err != nil { // a server that has not heard from its backend does not know that there are none
+		return err
+	}
 	boxes, err := s.boxes(r, state, fresh)
 	if err != nil {
 		return err

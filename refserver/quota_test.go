@@ -15,6 +15,27 @@ import (
 
 func twoSandboxes(cfg *refserver.Config) { cfg.MaxSandboxes = 2 }
 
+func TestAServerThatHasNotHeardFromItsBackendListsNothingAsAbsent(t *testing.T) { // R13
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		_, w.url = w.replica("b")
+		mend := w.engine.Break()
+		w.do("GET", "/v1/sandboxes", "").want(t, 503, "backend_unavailable")
+		mend()
+		for range 2 {
+			before := w.engine.Calls("list")
+			if got := idsOf(t, w.do("GET", "/v1/sandboxes", "").want(t, 200, "")); got != "a" {
+				t.Errorf("listed %q", got)
+			}
+			if n := w.engine.Calls("list") - before; n > 1 {
+				t.Errorf("%d lists", n)
+			}
+		}
+		defer w.engine.Break()()
+		w.do("GET", "/v1/sandboxes", "").want(t, 200, "") // from the registry
+	})
+}
+
 func TestAServerThatHasJustBegunCountsWhatWasThereBeforeIt(t *testing.T) { // R101
 	inBubble(t, func(t *testing.T, w *world) {
 		w.create("a")
