@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/moby/moby/api/types/network"
@@ -114,6 +115,9 @@ func (s *Shared) start(e *Engine, dir string) error {
 	if _, err := exec.LookPath("dockerd"); err != nil || os.Geteuid() != 0 {
 		return fmt.Errorf("%w: %s is not set, and to start one needs root and dockerd", errNoEngine, hostVariable)
 	}
+	if err := s.beAlone(); err != nil {
+		return err
+	}
 	e.Dir, e.Socket = dir, filepath.Join(dir, "docker.sock")
 	s.undo = append(s.undo, func() {
 		if out, err := exec.Command(e.script, "stop", dir).CombinedOutput(); err != nil {
@@ -121,6 +125,17 @@ func (s *Shared) start(e *Engine, dir string) error {
 		}
 	})
 	return e.Run("start")
+}
+
+// beAlone waits until no other program's tests have an engine: one that starts clears the rules of the packet filter that another one
+// counts on.
+func (s *Shared) beAlone() error {
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "keepwell-engine.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	s.undo = append(s.undo, func() { _ = lock.Close() }) // which lets go of it
+	return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
 }
 
 // Run starts, stops or restarts the engine.
