@@ -122,6 +122,8 @@ func TestAnImageHasNoSayInHowItIsRun(t *testing.T) {
 	b, _ := w.new("images")
 	w.importImage(t, "keepwell-test/odd:1", "USER nobody-knows", `ENTRYPOINT ["/missing"]`, "VOLUME /data /workspace/deep", "ENV PATH=/own OWN=1", "HEALTHCHECK CMD false",
 		"LABEL keepwell.owner=somebody", "LABEL keepwell.kind=helper")
+	mustCreate(t, b, spec("first", "")) // the runner's volume stays
+	mustDestroy(t, b, spec("first", "").Ref)
 	before := volumes(t, w)
 	s := spec("odd", "")
 	s.Image = "keepwell-test/odd:1"
