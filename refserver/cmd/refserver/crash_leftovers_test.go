@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // clear destroys all sandboxes there are.
@@ -34,8 +35,21 @@ func (w *crashWorld) clear(ctx context.Context) error {
 	return nil
 }
 
-// survivors returns what is there after all sandboxes were destroyed, and should not be.
+// survivors returns what is there after all sandboxes were destroyed, and should not be. What is on its way out has a moment for that: a
+// runner that found another one in its place, or a child that has not executed its command yet.
 func (w *crashWorld) survivors() (found []string) {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for range 100 {
+		if found = w.surviving(); len(found) == 0 {
+			return nil
+		}
+		<-again.C
+	}
+	return found
+}
+
+func (w *crashWorld) surviving() (found []string) {
 	for _, p := range w.strays() {
 		found = append(found, p.String())
 	}
