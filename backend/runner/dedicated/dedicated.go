@@ -29,6 +29,9 @@ import (
 // TokenVariable is the environment variable that may carry the token.
 const TokenVariable = "KEEPWELL_RUNNER_TOKEN"
 
+// farewell bounds how long clients may take to read how their streams ended.
+const farewell = 3 * time.Second
+
 // headerTimeout bounds how long a client may take to say what it wants.
 const headerTimeout = 10 * time.Second
 
@@ -220,13 +223,20 @@ func (o options) open() (net.Listener, error) {
 
 func serve(ctx context.Context, l net.Listener, server *runner.Server) error {
 	front := &http.Server{Handler: server.Handler(), ReadHeaderTimeout: headerTimeout}
+	ended := make(chan struct{}) // closed when ctx has ended and all clients were told
 	stop := context.AfterFunc(ctx, func() {
-		server.Close() // ends the streams, so that their clients are told
-		_ = front.Close()
+		defer close(ended)
+		server.Close() // ends the streams
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+		defer cancel()
+		if front.Shutdown(grace) != nil {
+			_ = front.Close()
+		}
 	})
 	defer stop()
 	if err := front.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("runner: %w", err)
 	}
+	<-ended
 	return nil
 }
