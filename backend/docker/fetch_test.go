@@ -109,15 +109,7 @@ func TestCloseEndsAFetch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan struct{}, 1)
-	mend := w.proxy.Fault("", func(r *http.Request) enginetest.Verdict {
-		if isPull(r) {
-			asked <- struct{}{}
-			return enginetest.Hang
-		}
-		return enginetest.Pass
-	})
-	defer func() { _ = mend() }()
+	asked := w.hangingPulls(t)
 	s := spec("closes", "")
 	s.Image = "keepwell-test/hangs:1"
 	made := make(chan error, 1)
