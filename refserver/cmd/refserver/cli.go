@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -68,6 +69,9 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintf(os.Stderr, "refserver: warning: the environment variable %s stands for no flag\n", name)
 	}
 	command, err := parser.Parse(args)
+	if err == nil {
+		err = checkIDs(command.Path)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "refserver: %v\nrefserver: see refserver --help\n", err)
 		return exitUsage
@@ -77,6 +81,24 @@ func run(ctx context.Context, args []string) int {
 		err = statusError(exitInterrupted) // by someone who knows it
 	}
 	return exitCode(err, os.Stderr)
+}
+
+// checkIDs refuses an empty id before anything is done. It is what a variable that is not set leaves of a command line, and would
+// else stand for "any", "none" or another route.
+func checkIDs(path []*kong.Path) error {
+	for _, p := range path {
+		if p.Positional == nil || p.Positional.Name != "id" && p.Positional.Name != "process" {
+			continue
+		}
+		ids, several := p.Positional.Target.Interface().([]string)
+		if !several {
+			ids = []string{p.Positional.Target.String()}
+		}
+		if slices.Contains(ids, "") {
+			return fmt.Errorf("%s: it is empty", p.Positional.ShortSummary())
+		}
+	}
+	return nil
 }
 
 // flagDefaults are the values that the tags of flags name.
@@ -137,7 +159,15 @@ func exitCode(err error, stderr io.Writer) int {
 	return codeOf(err)
 }
 
+// codeOf returns of several failures the one that leaves most open: what is not known of one is not known of all.
 func codeOf(err error) int {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		code := exitFailed
+		for _, err := range several.Unwrap() {
+			code = max(code, codeOf(err))
+		}
+		return code
+	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}

@@ -210,14 +210,6 @@ func TestDownOfADirectoryThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-func TestAnEmptyIDIsRefusedWithoutAName(t *testing.T) {
-	l := newLab(t)
-	l.serve()
-	if out, code := l.run("rm", ""); code != exitFailed || out != "refserver: no id of a sandbox\n" {
-		t.Errorf("ended with %d: %s", code, out)
-	}
-}
-
 func TestAServerThatKnowsOfNoSandboxDoesNotSayThatNoneRuns(t *testing.T) {
 	s := newLab(t).serve()
 	s.end(syscall.SIGTERM)

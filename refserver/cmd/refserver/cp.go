@@ -23,6 +23,9 @@ func (c *cpCmd) Run(ctx context.Context, g *cli) error {
 	if fromInside == toInside {
 		return usageError{errors.New("cp: exactly one of the two must be SANDBOX:PATH")}
 	}
+	if fromInside && fromID == "" || toInside && toID == "" {
+		return usageError{errors.New("cp: the SANDBOX of SANDBOX:PATH is empty")}
+	}
 	if toInside && isDirectory(toPath) {
 		if c.From == "-" {
 			return usageError{errors.New("cp: stdin has no name: the target must say one")}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/local"
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/refserver/client"
@@ -115,7 +116,8 @@ type rmCmd struct {
 
 // Run destroys each sandbox; a failure of one does not spare the others.
 func (c *rmCmd) Run(ctx context.Context, g *cli) error {
-	return c.each(g, c.IDs, func(api *client.Client, id string) (string, error) { return api.Delete(ctx, id, c.IfIdle) })
+	words := words{done: "destroyed", gone: "was gone"}
+	return c.each(g, c.IDs, words, func(api *client.Client, id string) (string, error) { return api.Delete(ctx, id, c.IfIdle) })
 }
 
 type stopCmd struct {
@@ -125,11 +127,25 @@ type stopCmd struct {
 
 // Run stops each sandbox.
 func (c *stopCmd) Run(ctx context.Context, g *cli) error {
-	return c.each(g, c.IDs, func(api *client.Client, id string) (string, error) { return api.Stop(ctx, id) })
+	words := words{done: "stopped", gone: "was not running"}
+	return c.each(g, c.IDs, words, func(api *client.Client, id string) (string, error) { return api.Stop(ctx, id) })
+}
+
+// words say to people what became of a sandbox.
+type words struct{ done, gone string }
+
+func (w words) of(outcome string) string {
+	switch outcome {
+	case backend.Stopped.String():
+		return w.done
+	case backend.Gone.String():
+		return w.gone
+	}
+	return outcome
 }
 
 // each carries act out on every id and prints what came of it.
-func (f clientFlags) each(g *cli, ids []string, act func(*client.Client, string) (string, error)) error {
+func (f clientFlags) each(g *cli, ids []string, words words, act func(*client.Client, string) (string, error)) error {
 	api, err := g.dial(f)
 	if err != nil {
 		return err
@@ -137,9 +153,8 @@ func (f clientFlags) each(g *cli, ids []string, act func(*client.Client, string)
 	var errs []error
 	for _, id := range ids {
 		outcome, err := act(api, id)
-		if errors.Is(err, client.ErrNoID) {
-			errs = append(errs, err) // which names nothing
-			continue
+		if err != nil && client.Code(err) == "" && codeOf(err) == exitUnknown { // else the server has said so
+			err = fmt.Errorf("it is not known whether it was %s: %w", words.done, err)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
@@ -148,7 +163,7 @@ func (f clientFlags) each(g *cli, ids []string, act func(*client.Client, string)
 		if f.JSON {
 			err = printJSON(map[string]string{"id": id, "outcome": outcome})
 		} else {
-			_, err = fmt.Printf("%s %s\n", id, outcome)
+			_, err = fmt.Printf("%s %s\n", id, words.of(outcome))
 		}
 		errs = append(errs, err)
 	}
