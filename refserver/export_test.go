@@ -71,3 +71,6 @@ func (s *Server) Bindings() binding.Store { return s.bindings }
 
 // Retain removes old rows now.
 func (s *Server) Retain(ctx context.Context) error { return s.rows.TryRun(ctx) }
+
+// LastNewline finds the last newline of b, or -1.
+var LastNewline = lastNewline

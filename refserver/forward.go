@@ -65,10 +65,12 @@ func (s *Server) reach(ctx context.Context, out *http.Request, e entry, up *uplo
 // passBody answers with resp, and says whether it told of the end of a process.
 func (s *Server) passBody(w http.ResponseWriter, r *http.Request, c *call, resp *http.Response, up *upload) (exited bool) {
 	passHead(w, r, resp, up)
-	w.WriteHeader(resp.StatusCode)
 	if isStream(resp) {
+		w.Header().Del("Content-Length") // the relay may have to add a last event
+		w.WriteHeader(resp.StatusCode)
 		return s.relay(w, r, c, resp.Body)
 	}
+	w.WriteHeader(resp.StatusCode)
 	if _, err := io.Copy(w, resp.Body); err != nil {
 		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}

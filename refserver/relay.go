@@ -10,12 +10,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
+	"github.com/keepwell-go/keepwell/refserver/internal/gather"
 )
 
 const (
 	relaySize   = 32 << 10  // bytes that are passed on at once
 	relayBusy   = 256 << 10 // the same for a stream that fills them: each write costs the client three packets
 	maxTerminal = 1 << 10   // bytes of the longest last line of a stream
+	lookBack    = 4 << 10   // bytes in which a newline is looked for at once
 
 	// From so many bytes on a write needs no flush: net/http buffers 4 KiB, and passes on the rest of what is more at once. What it then
 	// still has is the end of a chunk, of which no reader waits for more than the length. A flush would send that as a packet of its own.
@@ -38,7 +40,7 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request, c *call, from io.
 	flusher := http.NewResponseController(w)
 	buf := s.buffers.get()
 	defer s.buffers.pool.Put(buf)
-	lines := lineRelay{to: w, flush: flusher.Flush, buf: buf[:]}
+	lines := lineRelay{to: gather.Writer(r.Context(), w), flush: flusher.Flush, buf: buf[:]}
 	if !c.route.starts {
 		_ = flusher.Flush() // a process that is silent has its headers at once
 	}
@@ -86,7 +88,7 @@ func (l *lineRelay) run(from io.Reader) (readErr, writeErr error) {
 
 // pass writes what the n bytes just read complete.
 func (l *lineRelay) pass(n int) error {
-	end := bytes.LastIndexByte(l.buf[l.n:l.n+n], '\n') + 1
+	end := lastNewline(l.buf[l.n:l.n+n]) + 1
 	if end > 0 {
 		end += l.n
 		l.note(l.buf[:end])
@@ -110,12 +112,24 @@ func (l *lineRelay) pass(n int) error {
 
 // note remembers the last line of block, which ends with it.
 func (l *lineRelay) note(block []byte) {
-	line := block[bytes.LastIndexByte(block[:len(block)-1], '\n')+1:]
+	tail := block[max(0, len(block)-maxTerminal-1):]
+	start := bytes.LastIndexByte(tail[:len(tail)-1], '\n') + 1
 	l.last = l.last[:0]
-	if len(line) <= maxTerminal && (!l.torn || len(line) < len(block)) {
-		l.last = append(l.last, line...)
+	if start > 0 || len(tail) == len(block) && len(tail) <= maxTerminal && !l.torn {
+		l.last = append(l.last, tail[start:]...)
 	}
 	l.torn = false
+}
+
+// lastNewline is bytes.LastIndexByte for lines that are long: what looks forward looks at many bytes at once.
+func lastNewline(b []byte) int {
+	for end := len(b); end > 0; end -= min(end, lookBack) {
+		from := max(0, end-lookBack)
+		if bytes.IndexByte(b[from:end], '\n') >= 0 {
+			return from + bytes.LastIndexByte(b[from:end], '\n')
+		}
+	}
+	return -1
 }
 
 // terminal returns the name of the event that ended the stream, or "" if its last line was none of those.

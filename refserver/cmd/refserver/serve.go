@@ -18,6 +18,7 @@ import (
 	"github.com/keepwell-go/keepwell/bodylimit"
 	"github.com/keepwell-go/keepwell/refserver"
 	"github.com/keepwell-go/keepwell/refserver/binding"
+	"github.com/keepwell-go/keepwell/refserver/internal/gather"
 )
 
 // drainTime is how long requests under way may take to finish once the server was told to end.
@@ -148,9 +149,11 @@ func (c *serveCmd) serve(ctx context.Context, ln net.Listener, srv *refserver.Se
 	go func() { defer close(swept); srv.Run(work) }()
 	defer func() { cancel(); <-swept }()
 
-	hs := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ErrorLog: zap.NewStdLog(log)}
+	hs := &http.Server{
+		Handler: srv.Handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ConnContext: gather.Context, ErrorLog: zap.NewStdLog(log),
+	}
 	failed := make(chan error, 1) // Serve's error, once
-	go func() { failed <- hs.Serve(ln) }()
+	go func() { failed <- hs.Serve(gather.Listener(ln)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve: %w", err)
