@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,6 +29,9 @@ const (
 	startFile    = "host.start" // held by whoever starts a host
 	logFile      = "host.log"
 )
+
+// sendBuffer is how many bytes the socket holds for a reader that is not there yet.
+const sendBuffer = 1 << 20
 
 // ErrHosted is returned by Host when another host runner has the state directory.
 var ErrHosted = errors.New("local: another host runner has this state directory")
@@ -166,6 +170,15 @@ func (h *host) recover(records map[string]record) {
 	}
 }
 
+// roomy gives a connection room for what a busy stream writes at once, so that it and its reader take fewer turns. The kernel may give
+// less.
+func roomy(ctx context.Context, c net.Conn) context.Context {
+	if u, ok := c.(*net.UnixConn); ok {
+		_ = u.SetWriteBuffer(sendBuffer)
+	}
+	return ctx
+}
+
 // serve answers until ctx ends or a down was asked for.
 func (h *host) serve(ctx context.Context, dir, key string) error {
 	ln, err := listen(dir)
@@ -176,6 +189,7 @@ func (h *host) serve(ctx context.Context, dir, key string) error {
 		Handler:           h.routes(key),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * idleConns,
+		ConnContext:       roomy,
 		ErrorLog:          zap.NewStdLog(h.log),
 	}
 	known := len(h.boxes) // before requests change them
