@@ -14,6 +14,7 @@ import (
 // box is one incarnation of a sandbox as this server knows it. It is not changed once it is registered, but for pins.
 type box struct {
 	backend.Sandbox
+	state    string       // creating or destroying; "": running or not, as Running says
 	protocol int          // of its runner; 0: that was not asked
 	pins     atomic.Int64 // requests under way
 }

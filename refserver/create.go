@@ -94,6 +94,7 @@ func (s *Server) create(ctx context.Context, spec backend.Spec) (*box, error) {
 		return nil, err
 	}
 	defer tok.Cancel() // before h.Cancel
+	defer s.moving.show(backend.Sandbox{Spec: spec, Created: s.cfg.Clock.Now()}, stateCreating)()
 	sb, err := s.be.Create(ctx, spec)
 	if err != nil {
 		return nil, s.uncreated(ctx, tok, spec.Ref, err)

@@ -75,7 +75,7 @@ func (s *Server) teardown(ctx context.Context, id string, ifIdle bool) (backend.
 	tok, _ := s.led.Get(id) // a stopped one is not counted: its zero token does nothing
 	tok.Stopping()
 	defer tok.Cancel()
-	out, err := s.be.Destroy(ctx, b.Ref)
+	out, err := s.end(ctx, b)
 	if out == backend.Unknown {
 		return out, unknownOutcome(id, wire.CodeDestroyFailed, err)
 	}
@@ -84,6 +84,12 @@ func (s *Server) teardown(ctx context.Context, id string, ifIdle bool) (backend.
 	h.Release()
 	s.forget(ctx, b)
 	return out, nil
+}
+
+// end destroys b, which is listed as that meanwhile.
+func (s *Server) end(ctx context.Context, b *box) (backend.Outcome, error) {
+	defer s.moving.show(b.Sandbox, stateDestroying)()
+	return s.be.Destroy(ctx, b.Ref)
 }
 
 // stop stops id; one that is stopped already is Gone.

@@ -12,7 +12,8 @@ import (
 	"github.com/keepwell-go/keepwell/registry"
 )
 
-// listSandboxes answers from the registry, or with fresh=1 from what the backend says now. Only the backend knows stopped ones.
+// listSandboxes answers from the registry, or with fresh=1 from what the backend says now. Only the backend knows stopped ones, and
+// only this server which ones it is creating or destroying: those are listed when they are asked for.
 func (s *Server) listSandboxes(w http.ResponseWriter, r *http.Request, _ *call) error {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -56,6 +57,9 @@ func (s *Server) boxes(r *http.Request, state string, fresh bool) ([]*box, error
 		if state == stateStopped {
 			return slices.Collect(maps.Values(rep.Items)), nil
 		}
+	}
+	if state == stateCreating || state == stateDestroying {
+		return s.moving.all(), nil
 	}
 	var boxes []*box
 	for e := range s.reg.All() {

@@ -48,7 +48,10 @@ func (s *Server) sandboxJSON(b *box) sandboxJSON {
 		ID: b.ID, Instance: b.Instance, Tenant: b.Tenant, Profile: b.Profile, State: stateRunning, Backend: s.cfg.BackendName,
 		CreatedAtMS: b.Created.UnixMilli(), IdleTimeoutMS: b.Idle.Milliseconds(), Pinned: b.Pinned,
 	}
-	if !b.Running {
+	switch {
+	case b.state != "":
+		shown.State = b.state
+	case !b.Running:
 		shown.State = stateStopped
 	}
 	if at, ok := b.expires(); ok {

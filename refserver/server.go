@@ -49,6 +49,7 @@ type Server struct {
 	json     *bodylimit.Limiter
 	files    *bodylimit.Limiter
 	doubts   doubts
+	moving   moving
 	joins    singleflight.Group // teardowns under way, by verb and id
 	tasks    tasks              // what goes on when its caller has left
 	buffers  relayBuffers
