@@ -22,6 +22,7 @@ const minKey = 16
 type Config struct {
 	Backend     backend.Backend
 	BackendName string          // what answers call it, the same on all replicas; "": "custom"
+	NoImages    bool            // Backend has none and would ignore which one a create names, so such a create is refused
 	Budgets     backend.Budgets // of every call of Backend; its zero Clock and Logger are those of this Config
 
 	// Bindings keeps which process an id means where runners name processes themselves. Nil: memory, so that after a restart

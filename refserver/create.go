@@ -51,6 +51,9 @@ func (s *Server) specOf(req createJSON) (backend.Spec, error) {
 	if req.TTLMS < 0 || req.IdleTimeoutMS < 0 {
 		return backend.Spec{}, badRequest("ttl_ms is %d and idle_timeout_ms is %d, at least 0 is needed", req.TTLMS, req.IdleTimeoutMS)
 	}
+	if req.Image != "" && s.cfg.NoImages {
+		return backend.Spec{}, badRequest("image is %.512q, but sandboxes of the backend %q have no image: leave it out", req.Image, s.cfg.BackendName)
+	}
 	spec := backend.Spec{
 		Ref:     backend.Ref{ID: req.ID, Instance: newInstance()},
 		Tenant:  or(req.Tenant, defaultTenant),

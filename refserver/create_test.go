@@ -168,6 +168,19 @@ func TestWhatACreateAsksForReachesTheBackend(t *testing.T) {
 	}
 }
 
+func TestACreateThatNamesAnImageIsRefusedWhereThereAreNone(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		got := w.do("POST", "/v1/sandboxes", `{"id":"a","image":"img:1"}`).want(t, 400, "bad_request")
+		if text := got.str("error"); !strings.Contains(text, `"img:1"`) || !strings.Contains(text, `"memory"`) {
+			t.Errorf("it says %q, which lacks the image or the backend", text)
+		}
+		if n := w.engine.Calls("create"); n != 0 {
+			t.Errorf("%d creates reached the backend", n)
+		}
+		w.do("POST", "/v1/sandboxes", `{"id":"a","image":""}`).want(t, 201, "")
+	}, func(cfg *refserver.Config) { cfg.NoImages = true })
+}
+
 // spy notes the last spec that was asked for.
 type spy struct {
 	backend.Backend

@@ -27,7 +27,7 @@ type createCmd struct {
 	Env      map[string]string `env:"-" short:"e" mapsep:"none" placeholder:"NAME=VALUE" help:"Environment of its commands; may be repeated."`
 	TTL      time.Duration     `env:"-" name:"ttl" placeholder:"DURATION" help:"Lifetime, after which it is stopped."`
 	Idle     time.Duration     `env:"-" placeholder:"DURATION" help:"Idle time after which it is stopped."`
-	Image    string            `env:"-" placeholder:"IMAGE" help:"Image of its container, where the backend has images."`
+	Image    string            `env:"-" placeholder:"IMAGE" help:"Image of its container; refused where the backend has no images."`
 	MemoryMB int64             `env:"-" name:"memory-mb" placeholder:"MIB" help:"Memory limit of each of its processes."`
 	PIDs     int64             `env:"-" name:"pids" placeholder:"N" help:"Limit of processes."`
 	Pinned   bool              `env:"-" help:"Never stop it for idleness or age."`

@@ -86,3 +86,14 @@ func TestAnEmptyIDIsAMistakeOfTheCommandLineAndNothingIsDone(t *testing.T) {
 		}
 	}
 }
+
+func TestAnImageIsRefusedOnThisMachineWhichHasNone(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	if out, code := l.run("create", "--image", "alpine", "a"); code != exitFailed || !strings.Contains(out, `image is "alpine"`) {
+		t.Errorf("ended with %d: %s", code, out)
+	}
+	if got := l.ok("ls", "-a"); strings.Count(got, "\n") != 1 {
+		t.Errorf("there is %s", got)
+	}
+}

@@ -133,7 +133,7 @@ func (c *serveCmd) server(dir string, be engine, store binding.Store, log *zap.L
 		return nil, err
 	}
 	return refserver.New(refserver.Config{
-		Backend: be, BackendName: c.Backend, Token: token, Key: []byte(key), NoAuth: c.NoAuth,
+		Backend: be, BackendName: c.Backend, NoImages: c.Backend == backendLocal, Token: token, Key: []byte(key), NoAuth: c.NoAuth,
 		MaxSandboxes: c.MaxSandboxes, MaxPerTenant: c.MaxPerTenant,
 		TTLMax: c.TTLMax, IdleMax: c.IdleMax, SweepEvery: c.SweepEvery,
 		MaxBody:  bodylimit.Clamp(log, "--max-body-bytes", c.MaxBodyBytes, wire.MaxBody),
