@@ -261,6 +261,7 @@ func TestTheLedgerIsTheSumOfItsClaims(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
 			m := newModel(t)
+			defer time.Sleep(time.Hour) // for what still runs, so that a failure is not told as a deadlock
 			t.Repeat(map[string]func(*rapid.T){
 				"reserve": m.reserve, "adopt": m.adopt, "call": m.call, "call again": m.call,
 				"reconcile": m.reconcile, "pass": m.pass, "": m.check,

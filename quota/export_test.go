@@ -1,0 +1,10 @@
+package quota
+
+// Unlocked reports whether the lock can be had at this moment: for whatever the ledger calls, which must never be under it.
+func (l *Ledger[K, C]) Unlocked() bool {
+	if !l.mu.TryLock() {
+		return false
+	}
+	l.mu.Unlock()
+	return true
+}
