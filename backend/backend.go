@@ -29,6 +29,21 @@ var (
 	ErrInvalid = errors.New("backend: invalid")
 )
 
+// ImageError is the ErrUnavailable of a create whose image cannot be had just now. An image that there never will be is ErrInvalid.
+type ImageError struct {
+	Image  string
+	Reason string // that a client may read, so without addresses and secrets; "": nothing is known that is fit for that
+	Cause  error
+}
+
+// Error has all of the cause, and so is for the log.
+func (e *ImageError) Error() string {
+	return fmt.Sprintf("image %q: %v: %v", e.Image, ErrUnavailable, e.Cause)
+}
+
+// Unwrap makes it ErrUnavailable, and the cause too.
+func (e *ImageError) Unwrap() []error { return []error{ErrUnavailable, e.Cause} }
+
 // Outcome tells how a stop, destroy or mark went. It is Unknown if and only if there is an error, and Unknown is the zero value.
 type Outcome uint8
 

@@ -20,6 +20,9 @@ import (
 // preparingRetry is when to ask again for what is being fetched, in seconds. The create then waits for the fetch.
 const preparingRetry = 2
 
+// imageRetry is when to ask again for an image that could not be fetched, in seconds: whoever asks has it fetched anew.
+const imageRetry = 10
+
 // failure is an error as a client gets to see it.
 type failure struct {
 	status int
@@ -51,6 +54,18 @@ func unavailable(err error) *failure {
 	return &failure{status: http.StatusServiceUnavailable, code: wire.CodeUnavailable, text: "the backend could not be asked", retry: 1, cause: err}
 }
 
+// noImage tells why, as far as a client may know.
+func noImage(image *backend.ImageError, err error) *failure {
+	why := "; the server's log says why"
+	if image.Reason != "" {
+		why = ": " + image.Reason
+	}
+	return &failure{
+		status: http.StatusServiceUnavailable, code: wire.CodeUnavailable, retry: imageRetry, cause: err,
+		text: "image " + strconv.Quote(image.Image) + " cannot be had at the moment" + why,
+	}
+}
+
 func preparing(id string, err error) *failure {
 	return &failure{
 		status: http.StatusServiceUnavailable, code: wire.CodePreparing, retry: preparingRetry, cause: err,
@@ -69,6 +84,7 @@ func failureOf(id string, err error) *failure {
 		stopped  *stoppedError
 		held     *registry.HeldError
 		exceeded *quota.ExceededError
+		image    *backend.ImageError
 	)
 	switch {
 	case errors.As(err, &f):
@@ -84,6 +100,8 @@ func failureOf(id string, err error) *failure {
 		return notFound(id)
 	case errors.Is(err, backend.ErrPreparing):
 		return preparing(id, err)
+	case errors.As(err, &image):
+		return noImage(image, err)
 	case errors.Is(err, registry.ErrUnavailable), errors.Is(err, fresh.ErrClosed), errors.Is(err, fresh.ErrBudget), errors.Is(err, backend.ErrUnavailable):
 		return unavailable(err)
 	case errors.As(err, &exceeded):

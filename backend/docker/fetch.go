@@ -55,7 +55,7 @@ func (f *fetches) close() {
 func (b *Backend) fetch(ctx context.Context, name string, get func(context.Context, string) error) error {
 	fg, err := b.join(name, get)
 	if err != nil {
-		return fmt.Errorf("image %q: %w: %w", name, backend.ErrUnavailable, err)
+		return &backend.ImageError{Image: name, Reason: err.Error(), Cause: err}
 	}
 	patience := b.cfg.Clock.Timer(fetchPatience)
 	defer patience.Stop()
@@ -73,10 +73,10 @@ func fetched(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errdefs.IsNotFound(err), errdefs.IsUnauthorized(err), errdefs.IsPermissionDenied(err), errdefs.IsInvalidArgument(err):
+	case errdefs.IsNotFound(err), errdefs.IsUnauthorized(err), errdefs.IsPermissionDenied(err), errdefs.IsInvalidArgument(err), says(err, never) != "":
 		return fmt.Errorf("image %q cannot be had: %w: %w", name, backend.ErrInvalid, err)
 	}
-	return fmt.Errorf("image %q: %w: %w", name, backend.ErrUnavailable, err)
+	return &backend.ImageError{Image: name, Reason: says(err, notNow), Cause: err}
 }
 
 // join returns the fetch of that name, which it starts if there is none. It fails after close, and when too many others are fetched.

@@ -101,6 +101,41 @@ func TestAnImageThatCannotBeHad(t *testing.T) {
 	}
 }
 
+// A client is told what is the matter with an image, and not where the registry, the proxy and the name server are. What will never be
+// had is the caller's mistake, also where the engine had begun to fetch and so has no code for it.
+func TestWhyAnImageCannotBeHadIsToldWithoutAddresses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, engine(t))
+	b, _ := w.new("whynot")
+	s := spec("whynot", "")
+	s.Image = "keepwell-test/why:1"
+	for words, want := range map[string]string{
+		`Get https://registry.corp:5000/v2/: dial tcp: lookup registry.corp on 10.0.0.2:53: no such host`:   "no such host",
+		`Get https://r/v2/: proxyconnect tcp: dial tcp 10.1.2.3:3128: connect: connection refused`:          "connection refused",
+		`Get https://r/v2/: net/http: TLS handshake timeout`:                                                "handshake timeout",
+		`toomanyrequests: You have reached your pull rate limit, user:secret@r`:                             "toomanyrequests",
+		`failed to register layer: write /var/lib/docker/x: no space left on device`:                        "no space left on device",
+		`something of 10.0.0.2 that nobody has heard of`:                                                    "",
+		`no matching manifest for linux/s390x in the manifest list entries`:                                 "invalid",
+		`pull access denied for keepwell-test/why, repository does not exist or may require 'docker login'`: "invalid",
+	} {
+		mend := w.proxy.Fault(words, func(r *http.Request) enginetest.Verdict { return when(isPull(r)) })
+		_, err := b.Create(t.Context(), s)
+		_ = mend()
+		image, ok := errors.AsType[*backend.ImageError](err)
+		switch {
+		case !strings.Contains(err.Error(), words):
+			t.Errorf("the log lacks %q: %v", words, err)
+		case want == "invalid":
+			if !errors.Is(err, backend.ErrInvalid) {
+				t.Errorf("%q gives %v, want ErrInvalid", words, err)
+			}
+		case !ok || !errors.Is(err, backend.ErrUnavailable) || image.Reason != want || image.Image != s.Image:
+			t.Errorf("%q gives %+v, want the reason %q", words, image, want)
+		}
+	}
+}
+
 // A Backend that is closed ends its fetches and waits for them.
 func TestCloseEndsAFetch(t *testing.T) {
 	t.Parallel()
