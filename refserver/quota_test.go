@@ -1,6 +1,7 @@
 package refserver_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,6 +52,31 @@ func TestAServerThatHasJustBegunCountsWhatWasThereBeforeIt(t *testing.T) { // R1
 		w.destroy("a").want(t, 200, "")
 		w.create("c")
 	})
+}
+
+// A backend that cannot read one of its sandboxes never gives a complete list. What it shows is counted, and it is not asked again.
+func TestAnIncompleteListIsEnoughToBeginWith(t *testing.T) { // R101
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		_, w.url = w.replica("b", twoSandboxes, func(cfg *refserver.Config) { cfg.Backend = torn{w.be} })
+		before := w.engine.Calls("list")
+		w.do("POST", "/v1/sandboxes", `{"id":"b"}`).want(t, 201, "")
+		for i := range 3 {
+			w.do("POST", "/v1/sandboxes", fmt.Sprintf(`{"id":"c%d"}`, i)).want(t, 429, "quota_exceeded")
+		}
+		if n := w.engine.Calls("list") - before; n != 1 {
+			t.Errorf("%d lists for four creates, want one", n)
+		}
+	})
+}
+
+// torn is a backend that can never read all of what it has.
+type torn struct{ backend.Backend }
+
+func (b torn) List(ctx context.Context, ids ...string) (backend.Snapshot, error) {
+	snap, err := b.Backend.List(ctx, ids...)
+	snap.Complete = false
+	return snap, err
 }
 
 func TestCreatesInFlightCountAgainstTheHostLimit(t *testing.T) { // R18
