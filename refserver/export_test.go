@@ -66,6 +66,18 @@ func (s *Server) TokenState(id string) string {
 	return state.String()
 }
 
+// Pinning looks id up, and returns what a request does next with what it found.
+func (s *Server) Pinning(id string) (pin func() (end func(), ok bool)) {
+	e, _ := s.reg.Lookup(id)
+	return func() (func(), bool) { return s.pin(e) }
+}
+
+// Pins returns how many requests of the sandbox that is registered for id are under way.
+func (s *Server) Pins(id string) int64 {
+	e, _ := s.reg.Lookup(id)
+	return e.Value.pins.Load()
+}
+
 // Bindings returns the store as s sees it.
 func (s *Server) Bindings() binding.Store { return s.bindings }
 

@@ -31,8 +31,7 @@ func (s *Server) refresh(ctx context.Context, id string) (entry, error) {
 	return e, err
 }
 
-// use pins the sandbox of c for one request, until end is called. After the pin it looks again: whoever takes the sandbox later
-// sees the pin, and whoever took it earlier is seen here.
+// use pins the sandbox of c for one request, until end is called.
 func (s *Server) use(ctx context.Context, c *call) (e entry, end func(), err error) {
 	for {
 		e, ok := s.reg.Lookup(c.id)
@@ -44,13 +43,22 @@ func (s *Server) use(ctx context.Context, c *call) (e entry, end func(), err err
 		if c.instance != "" && c.instance != e.Value.Instance {
 			return e, nil, unauthorized() // the token of an earlier incarnation
 		}
-		pins := &e.Value.pins
-		pins.Add(1)
-		if now, ok := s.reg.Lookup(c.id); ok && now.Version == e.Version {
-			return e, func() { pins.Add(-1) }, nil
+		if end, ok := s.pin(e); ok {
+			return e, end, nil
 		}
-		pins.Add(-1)
 	}
+}
+
+// pin keeps e from being taken for idle until end is called; false if it has been taken. After the pin it looks again: whoever takes
+// the sandbox later sees the pin, and whoever took it earlier is seen here.
+func (s *Server) pin(e entry) (end func(), ok bool) {
+	pins := &e.Value.pins
+	pins.Add(1)
+	if now, ok := s.reg.Lookup(e.Key); ok && now.Version == e.Version {
+		return func() { pins.Add(-1) }, true
+	}
+	pins.Add(-1)
+	return nil, false
 }
 
 // lost says what a runner that does not answer means: nothing but the backend tells whether the sandbox is gone, and then the
