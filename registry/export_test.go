@@ -9,6 +9,13 @@ func (r *Registry[K, V]) Unlocked() bool {
 	return true
 }
 
+// WhileLocked calls f under the lock: for what must not need it.
+func (r *Registry[K, V]) WhileLocked(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+}
+
 // UsedBuckets returns how many buckets of the table have something in them.
 func (r *Registry[K, V]) UsedBuckets() (n int) {
 	all := r.live.buckets.Load().all

@@ -15,12 +15,13 @@ type HeldError struct {
 	Since      time.Time // when it was held
 }
 
+// Error names the key, what goes on with it, and since when.
 func (e *HeldError) Error() string {
 	what := "in transition"
 	if e.Destroying {
 		what = "being destroyed"
 	}
-	return fmt.Sprintf("registry: held: %v is %s, since %s", e.Key, what, e.Since.Format(time.RFC3339))
+	return fmt.Sprintf("registry: held: %v is %s, since %s", e.Key, what, e.Since.UTC().Format(time.RFC3339))
 }
 
 // Hold gives its owner a key alone: as long as it lasts nobody else can hold the key, and no list has a say in it. It is over when

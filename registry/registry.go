@@ -6,8 +6,8 @@
 // object make a thousand lists.
 //
 // A [Registry] answers a hit from memory. For a miss it makes a list, or shares one that has not begun yet (package fresh), and
-// it adopts what that list shows. Whoever creates or destroys an object
-// holds its key ([Registry.Hold], [Registry.Take]): while a key is held it is neither listed, nor adopted, nor dropped.
+// it adopts what that list shows. Whoever creates or destroys an object holds its key ([Registry.Hold], [Registry.Take]):
+// while a key is held it is neither listed, nor adopted, nor dropped.
 // Every local change is fenced: a list that began before it can undo nothing of it, however late it is applied.
 //
 // Absence counts only if the list says that it is complete, or was asked for the key by name, and only for entries
@@ -82,19 +82,20 @@ type Event[K comparable, V any] struct {
 
 // Config says how a Registry follows the backend. The zero Config is usable: what is listed is registered as it is.
 type Config[K comparable, V any] struct {
-	// Adopt turns what was listed into what is registered. Its context is one of Base, bounded by Budget, and it is never
-	// called for a key while a call for the same key is at work. nil means as listed. An error that wraps ErrNotAdoptable declines (a stopped object, say); any other is logged, answered as
-	// ErrUnavailable, and tried again at the next list. A value that it returns too late, after its budget or when the
-	// key has been filled or released meanwhile, is forgotten. It must not wait for its own key, nor call Close.
+	// Adopt turns what was listed into what is registered; nil means as listed. Its context is one of Base, bounded by
+	// Budget, and it is never called for a key while a call for the same key is at work. An error that wraps
+	// ErrNotAdoptable declines (a stopped object, say); any other is logged, answered as ErrUnavailable, and tried again at
+	// the next list. A value that it returns too late, after its budget or when the key has been filled or released
+	// meanwhile, is forgotten. It must not wait for its own key, nor call Close.
 	Adopt func(ctx context.Context, k K, v V) (V, error)
-	// Observe gets all events, those of one key in the order in which they came about. No lock is held during the call. nil means
-	// nobody. It may use the
-	// registry, but must not wait for the very key it is told about. If it panics about an addition, there is no
-	// addition, and the panic goes to whoever made it.
+	// Observe gets all events, those of one key in the order in which they came about; nil means nobody. No lock is held
+	// during the call. It may use the registry, but must not wait for the very key it is told about. If it panics about an
+	// addition, there is no addition, and the panic goes to whoever made it.
 	Observe func(Event[K, V])
 	// Draining, while it returns true, keeps misses and Sync from making lists, and so from adopting anything. nil: it never does.
 	Draining func() bool
-	// Grace is how long an entry is safe from being dropped by a list that lacks it. 0 means 30 s, negative not at all.
+	// Grace is how long an entry is safe from being dropped by a list that lacks it. 0 means 30 s, negative not at all. A clock
+	// that is set back makes it longer, and one that jumps ahead ends it.
 	Grace time.Duration
 	// Cap is the share of the registered entries that one Sync may drop, rounded up: above it Sync drops none and
 	// returns a *CapError. 0 means half; 1 or more, all. New panics if it is negative.

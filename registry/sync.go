@@ -41,6 +41,7 @@ type CapError struct {
 	Max    int // how many of them could have been dropped
 }
 
+// Error gives the three numbers and says that nothing was dropped.
 func (e *CapError) Error() string {
 	return fmt.Sprintf("registry: %d of %d entries are absent from the list, more than the cap of %d: none was dropped", e.Absent, e.Known, e.Max)
 }
