@@ -2,6 +2,7 @@ package refserver
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,28 @@ type stoppedError struct{ box *box }
 
 func (e *stoppedError) Error() string { return "sandbox " + e.box.ID + " is stopped" }
 func (e *stoppedError) Unwrap() error { return registry.ErrNotAdoptable }
+
+// silentError is why a sandbox that runs could not be registered. Those who stop or destroy it need no runner, so it carries it to them.
+type silentError struct {
+	box   *box
+	cause error
+}
+
+func (e *silentError) Error() string {
+	return "sandbox " + e.box.ID + " runs and is silent: " + e.cause.Error()
+}
+func (e *silentError) Unwrap() error { return e.cause }
+
+// unregistered returns the sandbox that there is although it could not be registered, for which err is the reason.
+func unregistered(err error) (*box, bool) {
+	if e, ok := errors.AsType[*stoppedError](err); ok {
+		return e.box, true
+	}
+	if e, ok := errors.AsType[*silentError](err); ok {
+		return e.box, true
+	}
+	return nil, false
+}
 
 func claimOf(s backend.Spec) claim { return claim{tenant: s.Tenant} }
 
@@ -97,7 +120,11 @@ func (s *Server) adopt(ctx context.Context, _ string, b *box) (*box, error) {
 	if !b.Running {
 		return nil, &stoppedError{b}
 	}
-	return s.open(ctx, b.Sandbox)
+	opened, err := s.open(ctx, b.Sandbox)
+	if err != nil {
+		return nil, &silentError{b, err}
+	}
+	return opened, nil
 }
 
 // observe makes the quota follow what the registry does of its own accord. Who holds an id moves its token itself.

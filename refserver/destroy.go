@@ -121,24 +121,24 @@ func (s *Server) halt(ctx context.Context, h *hold, b *box) (backend.Outcome, er
 	return out, nil
 }
 
-// claim takes id, registered or stopped, for a teardown.
+// claim takes id for a teardown, whether it is registered, stopped or silent.
 func (s *Server) claim(ctx context.Context, id string) (*hold, *box, error) {
 	var last error
 	for range claims {
 		_, err := s.reg.Resolve(ctx, id)
-		stopped, isStopped := errors.AsType[*stoppedError](err)
-		if err != nil && !isStopped {
+		b, apart := unregistered(err)
+		if err != nil && !apart {
 			return nil, nil, err
 		}
 		var h *hold
-		if isStopped {
+		if apart {
 			h, err = s.reg.Hold(id)
 		} else {
 			h, err = s.reg.Take(id)
 		}
 		switch {
-		case err == nil && isStopped:
-			return h, stopped.box, nil
+		case err == nil && apart:
+			return h, b, nil
 		case err == nil:
 			return h, h.Entry().Value, nil
 		}

@@ -82,6 +82,7 @@ func failureOf(id string, err error) *failure {
 	var (
 		f        *failure
 		stopped  *stoppedError
+		silent   *silentError
 		held     *registry.HeldError
 		exceeded *quota.ExceededError
 		image    *backend.ImageError
@@ -102,6 +103,13 @@ func failureOf(id string, err error) *failure {
 		return preparing(id, err)
 	case errors.As(err, &image):
 		return noImage(image, err)
+	case errors.As(err, &silent):
+		f := unavailable(err)
+		f.text = "sandbox " + strconv.Quote(id) + " runs, but its runner cannot be used"
+		if spoken, ok := errors.AsType[*protocolError](err); ok {
+			f.text += ": " + spoken.Error()
+		}
+		return f
 	case errors.Is(err, registry.ErrUnavailable), errors.Is(err, fresh.ErrClosed), errors.Is(err, fresh.ErrBudget), errors.Is(err, backend.ErrUnavailable):
 		return unavailable(err)
 	case errors.As(err, &exceeded):
