@@ -116,11 +116,11 @@ func (l *Limiter) open(sent *sentBody, w http.ResponseWriter, r *http.Request, g
 	if r.ProtoMajor == 1 {
 		sent.client.w = w
 	}
-	sent.reader = reader{src: src, limit: l.Max, left: l.Max, client: &sent.client}
+	sent.reader = reader{src: src, left: l.Max, client: &sent.client}
 	if !gunzip {
 		return &sent.reader
 	}
-	return &reader{src: &gunzipper{sent: &sent.reader}, limit: l.Max, left: l.Max, client: &sent.client}
+	return &reader{src: &gunzipper{sent: &sent.reader}, left: l.Max, client: &sent.client}
 }
 
 // contentEncoding returns the codings of the body in the order they were applied, without those that change nothing.

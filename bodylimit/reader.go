@@ -7,11 +7,10 @@ import (
 	"sync"
 )
 
-// reader passes on at most limit bytes of src. It keeps its own verdict, so that it does not matter what those who read through it make
-// of an error. Like any body it is for one goroutine at a time.
+// reader passes on no more bytes of src than the limit allows. It keeps its own verdict, so that it does not matter what those who read
+// through it make of an error. Like any body it is for one goroutine at a time.
 type reader struct {
 	src    io.ReadCloser
-	limit  int64
 	left   int64 // bytes that may still be returned
 	err    error // repeated by every later Read
 	client *client
@@ -33,7 +32,7 @@ func (b *reader) Read(p []byte) (int, error) {
 	n, err := b.src.Read(p)
 	if int64(n) > b.left {
 		n = int(b.left)
-		err = &TooLargeError{Limit: b.limit, Declared: -1}
+		err = &TooLargeError{Limit: b.client.limiter.Max, Declared: -1}
 		b.client.hurry()
 	}
 	b.left -= int64(n)
