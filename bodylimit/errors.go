@@ -15,11 +15,19 @@ type TooLargeError struct {
 
 // Error names the limit and, where it is known, the length.
 func (e *TooLargeError) Error() string {
-	limit := strconv.FormatInt(e.Limit, 10)
-	if e.Declared < 0 {
-		return "bodylimit: body is over the limit of " + limit + " bytes"
+	var room [96]byte
+	return string(e.appendText(room[:0]))
+}
+
+// appendText appends the text of the error. Nothing in it needs an escape in JSON.
+func (e *TooLargeError) appendText(b []byte) []byte {
+	b = append(b, "bodylimit: body "...)
+	if e.Declared >= 0 {
+		b = append(b, "of "...)
+		b = append(strconv.AppendInt(b, e.Declared, 10), " bytes "...)
 	}
-	return "bodylimit: body of " + strconv.FormatInt(e.Declared, 10) + " bytes is over the limit of " + limit + " bytes"
+	b = append(b, "is over the limit of "...)
+	return append(strconv.AppendInt(b, e.Limit, 10), " bytes"...)
 }
 
 // Unwrap returns the error that [http.MaxBytesReader] would have returned, which other code may be looking for.
