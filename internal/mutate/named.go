@@ -46,9 +46,9 @@ func namedMutations() []namedMutation {
 			rule: "promise that can be joined after its start", file: "registry/fresh/run.go",
 			old: `
 		c.next = nil
-		c.startLocked(r, r.union(), now)`,
+		c.startLocked(r, now)`,
 			new: `
-		c.startLocked(r, r.union(), now)
+		c.startLocked(r, now)
 		c.mu.Unlock() // and then the work begins, before the flip
 		time.Sleep(1)
 		c.mu.Lock()

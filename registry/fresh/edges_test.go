@@ -3,6 +3,7 @@ package fresh_test
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -202,5 +203,38 @@ func TestAMockClockDrivesBudgetAndPace(t *testing.T) {
 	end <- struct{}{}
 	if err := <-paced; err != nil {
 		t.Errorf("paced caller: %v", err)
+	}
+}
+
+func TestTheLongestDurationsAreNoLimit(t *testing.T) {
+	run(t, deaf(time.Hour), fresh.Config{Budget: math.MaxInt64, MinInterval: math.MaxInt64}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
+		ctx, leave := context.WithTimeout(t.Context(), 2*365*24*time.Hour)
+		defer leave()
+		first, second := ask(t.Context(), c), ask(ctx, c)
+		if a := <-first; a != (answer{run: 1, took: time.Hour}) {
+			t.Errorf("caller of the run: %+v", a)
+		}
+		if a := <-second; a.err != context.DeadlineExceeded || a.took != 2*365*24*time.Hour {
+			t.Errorf("promised caller: %+v", a)
+		}
+	})
+}
+
+func TestAClockThatIsSetBackDelaysNothingThatIsNotPaced(t *testing.T) {
+	mock := clock.NewMock()
+	mock.Set(time.Unix(1e6, 0))
+	c := fresh.New(list, fresh.Config{Clock: mock})
+	defer c.Close()
+	for _, now := range []int64{1e5, 1e6, 1e3, 0} {
+		mock.Set(time.Unix(now, 0))
+		if _, err := c.Do(t.Context(), "a"); err != nil {
+			t.Errorf("at %d: %v", now, err)
+		}
+	}
+	paced := fresh.New(list, fresh.Config{Clock: mock, MinInterval: time.Hour})
+	defer paced.Close()
+	mock.Set(time.Unix(-1e6, 0))
+	if _, err := paced.Do(t.Context(), "a"); err != nil {
+		t.Errorf("the first of all: %v", err)
 	}
 }

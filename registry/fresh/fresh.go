@@ -39,7 +39,10 @@ var (
 	ErrGoexit = errors.New("fresh: work called runtime.Goexit")
 )
 
-const defaultBudget = 15 * time.Second
+const (
+	defaultBudget = 15 * time.Second
+	forever       = 1 << 60 * time.Nanosecond // 36 years: what a longer duration is cut to, so that sums of a few do not overflow
+)
 
 // Config sets the times of a Coalescer, and what its runs inherit. The zero Config is usable.
 type Config struct {
@@ -65,22 +68,24 @@ type Coalescer[K comparable, T any] struct {
 	budget time.Duration
 	pace   time.Duration // Config.MinInterval
 	clock  clock.Clock
+	made   time.Time // moments are kept as what had passed since then
 	log    *zap.Logger
 
 	base   context.Context // Config.Base
 	values context.Context // of every run: base without its end, which shutdown passes on
 	unhook func() bool     // stops listening for the end of base
-	works  sync.WaitGroup  // one for each work that has not returned; added to under mu and never once closed
+	begin  func()          // execute, made once so that starting it allocates nothing
 
-	mu        sync.Mutex // guards the fields below; neither the work nor the logger is called under it
-	running   *run[K, T] // started and not returned
-	next      *run[K, T] // promised
-	wedged    bool       // running is over its budget
-	closed    bool
-	lastStart time.Time    // of the latest run, if stats.Runs > 0
-	timer     *clock.Timer // calls wake; nil until first needed
-	armed     time.Time    // when timer fires at the latest; zero while it is not set
-	stats     Stats        // the counters only
+	mu      sync.Mutex // guards the fields below; neither the work nor the logger is called under it
+	running *run[K, T] // started and not returned
+	next    *run[K, T] // promised
+	wedged  bool       // running is over its budget
+	closed  bool
+	ready   time.Duration // when the next run may start, if it is not the first and there is a pace
+	timer   *clock.Timer  // calls wake; nil until first needed
+	armed   time.Duration // when timer fires at the latest; 0 while it is not set
+	stats   Stats         // the counters only
+	idle    sync.Cond     // of mu; tells Close that running is nil
 }
 
 // New makes a Coalescer whose runs are calls of work. In keys the work finds the keys of all calls of Do that it is to answer, each
@@ -100,9 +105,11 @@ func New[K comparable, T any](work func(ctx context.Context, keys []K) (T, error
 	if c.budget == 0 {
 		c.budget = defaultBudget
 	}
+	c.budget, c.pace = min(c.budget, forever), min(c.pace, forever)
 	if c.clock == nil {
 		c.clock = clock.New()
 	}
+	c.made = c.clock.Now()
 	if c.log == nil {
 		c.log = zap.NewNop()
 	}
@@ -110,6 +117,8 @@ func New[K comparable, T any](work func(ctx context.Context, keys []K) (T, error
 		c.base = context.Background()
 	}
 	c.values = context.WithoutCancel(c.base)
+	c.begin = c.execute
+	c.idle.L = &c.mu
 	c.mu.Lock() // shutdown may come at once, and read what is being set
 	defer c.mu.Unlock()
 	c.unhook = context.AfterFunc(c.base, c.shutdown)
@@ -143,6 +152,8 @@ func (c *Coalescer[K, T]) Do(ctx context.Context, keys ...K) (t T, err error) {
 	return r.val, r.err
 }
 
+func (c *Coalescer[K, T]) now() time.Duration { return c.clock.Since(c.made) }
+
 // Stats returns what has been counted since New, and what goes on now, both as of one moment.
 func (c *Coalescer[K, T]) Stats() Stats {
 	c.mu.Lock()
@@ -162,7 +173,11 @@ func (c *Coalescer[K, T]) Stats() Stats {
 // that takes. A second call is harmless and waits likewise.
 func (c *Coalescer[K, T]) Close() {
 	c.shutdown()
-	c.works.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.running != nil {
+		c.idle.Wait()
+	}
 }
 
 // shutdown answers everybody and starts nothing any more.
@@ -180,7 +195,7 @@ func (c *Coalescer[K, T]) shutdown() {
 		}
 	}
 	if c.running != nil {
-		c.running.cancel(ErrClosed)
+		c.running.ctx.endLocked(ErrClosed)
 	}
 	c.next = nil
 	if c.timer != nil {

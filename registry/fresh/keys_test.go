@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keepwell-go/keepwell/registry/fresh"
 )
@@ -66,5 +67,41 @@ func TestTheKeysOfThoseWhoLeftAreForgotten(t *testing.T) { // R81
 				t.Errorf("told %q, want %q", s.keys[1], tt.want)
 			}
 		})
+	}
+}
+
+func TestACallerMayReuseItsKeysOnceItIsGone(t *testing.T) {
+	for _, keys := range [][]string{{"a"}, {"a", "b"}} {
+		s := &source{}
+		var seen, later []string
+		run(t, s, fresh.Config{}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
+			mine := slices.Clone(keys)
+			s.play = func(context.Context, int) error {
+				seen = slices.Clone(s.keys[0])
+				elapse(time.Minute)
+				later = s.keys[0]
+				return nil
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			leaver := ask(ctx, c, mine...)
+			leave()
+			<-leaver
+			clear(mine)
+		})
+		if !slices.Equal(seen, keys) || !slices.Equal(later, keys) {
+			t.Errorf("told %q, and later that had become %q", seen, later)
+		}
+	}
+}
+
+func TestASliceOfNoKeysAsksForEverything(t *testing.T) {
+	s := &source{}
+	run(t, s, fresh.Config{}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
+		first, second := ask(t.Context(), c, []string{}...), ask(t.Context(), c, []string{}...)
+		<-first
+		<-second
+	})
+	if s.keys[0] != nil || s.keys[1] != nil {
+		t.Errorf("told %q", s.keys)
 	}
 }

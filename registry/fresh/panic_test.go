@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/keepwell-go/keepwell/registry/fresh"
@@ -89,4 +90,43 @@ func TestAPanicValueThatIsNoErrorUnwrapsToNothing(t *testing.T) {
 	if err := (&fresh.PanicError{Value: "boom"}).Unwrap(); err != nil {
 		t.Errorf("Unwrap = %v", err)
 	}
+}
+
+func TestCloseWaitsUntilAPanicThatNobodyHearsIsLogged(t *testing.T) { // R82
+	logs, seen := observer.New(zap.ErrorLevel)
+	slow := zap.Hooks(func(zapcore.Entry) error { elapse(time.Minute); return nil })
+	s := &source{play: func(ctx context.Context, _ int) error {
+		<-ctx.Done()
+		panic("boom")
+	}}
+	run(t, s, fresh.Config{Logger: zap.New(logs).WithOptions(slow)}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
+		waiter := ask(t.Context(), c)
+		begun := time.Now()
+		c.Close()
+		if took := time.Since(begun); took != time.Minute || seen.Len() != 1 {
+			t.Errorf("Close returned after %v, with %d lines logged", took, seen.Len())
+		}
+		if a := <-waiter; a.err != fresh.ErrClosed {
+			t.Errorf("waiter: %+v", a)
+		}
+	})
+}
+
+func TestAPanicThatNobodyHearsLetsTheNextRunFollow(t *testing.T) { // R82
+	s := &source{play: func(ctx context.Context, run int) error {
+		if run == 1 {
+			<-ctx.Done()
+			elapse(time.Minute)
+			panic("boom")
+		}
+		return nil
+	}}
+	run(t, s, fresh.Config{Budget: time.Hour}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
+		ctx, leave := context.WithCancel(t.Context())
+		ask(ctx, c)
+		leave()
+		if a := <-ask(t.Context(), c); a != (answer{run: 2, took: time.Minute}) {
+			t.Errorf("follower: %+v", a)
+		}
+	})
 }

@@ -11,17 +11,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// run is one call of the work. It is promised, then started, then answered; the work may return before or after that.
-// Coalescer.mu guards it, except for the last group once done is closed.
+// run is one call of the work. It is promised, unless it can start at once, then started, then answered; the work may return before
+// or after that. Coalescer.mu guards it, except for what is wanted once it has started, and the last group once done is closed.
 type run[K comparable, T any] struct {
-	made       time.Time // when its first waiter came
-	due        time.Time // when its waiters are answered ErrBudget; while promised, only if the running one is wedged
-	waiters    int
-	everything int       // waiters that asked for everything
-	wanted     map[K]int // waiters by key, duplicates counted
+	due     time.Duration // when its waiters are answered ErrBudget; while promised, only if the running one is wedged
+	last    time.Duration // what due must not pass: nobody waits longer than two budgets and an interval
+	waiters int
 
-	ctx      context.Context // from its start on
-	cancel   context.CancelCauseFunc
+	everything int       // waiters that asked for everything
+	wanted     map[K]int // waiters by key, duplicates counted; nil if nobody named a key, or if only has it
+	only       [1]K      // the key of a run that started at once for one key
+
+	ctx      runContext
 	deserted bool // cancelled because nobody waited
 
 	answered bool
@@ -42,14 +43,14 @@ func (c *Coalescer[K, T]) join(keys []K) *run[K, T] {
 		c.next.add(keys)
 		return c.next
 	}
-	now := c.clock.Now()
-	r := &run[K, T]{made: now, done: make(chan struct{})}
-	if c.running == nil && !now.Before(c.readyLocked()) {
-		r.waiters = 1
-		c.startLocked(r, distinct(keys), now)
+	now := c.now()
+	r := &run[K, T]{last: now + 2*c.budget + c.pace, done: make(chan struct{})}
+	if c.running == nil && c.readyLocked(now) {
+		r.addOnly(keys)
+		c.startLocked(r, now)
 	} else {
 		r.add(keys)
-		r.due = now.Add(c.budget)
+		r.due = now + c.budget
 		c.next = r
 	}
 	c.armLocked(now)
@@ -81,22 +82,25 @@ func (r *run[K, T]) remove(keys []K) {
 	}
 }
 
-// union returns the keys that the waiters want, each once; nil if one of them wants everything.
-func (r *run[K, T]) union() []K {
-	if r.everything > 0 {
-		return nil
+// addOnly is add for a run that nobody else will join. It needs no map for one key.
+func (r *run[K, T]) addOnly(keys []K) {
+	if len(keys) != 1 {
+		r.add(keys)
+		return
 	}
-	return slices.Collect(maps.Keys(r.wanted))
+	r.waiters = 1
+	r.only[0] = keys[0]
 }
 
-// distinct is union for the one caller of a run that starts at once.
-func distinct[K comparable](keys []K) []K {
-	if len(keys) < 2 {
-		return slices.Clone(keys)
+// union returns the keys that the waiters want, each once; nil if one of them wants everything.
+func (r *run[K, T]) union() []K {
+	switch {
+	case r.everything > 0:
+		return nil
+	case r.wanted == nil:
+		return r.only[:]
 	}
-	r := run[K, struct{}]{}
-	r.add(keys)
-	return r.union()
+	return slices.Collect(maps.Keys(r.wanted))
 }
 
 // leave takes a waiter back. It reports whether the run was answered first: an answer that is there wins.
@@ -116,55 +120,46 @@ func (c *Coalescer[K, T]) leave(r *run[K, T], keys []K) (answered bool) {
 	case r.waiters == 0:
 		r.deserted = true
 		c.stats.Cancelled++
-		r.cancel(context.Canceled)
+		r.ctx.endLocked(context.Canceled)
 	}
 	return false
 }
 
 // advanceLocked starts the promised run if the slot is free and the pace allows it, and sees to it that wake is called
 // when the next thing is due.
-func (c *Coalescer[K, T]) advanceLocked(now time.Time) {
-	if r := c.next; r != nil && c.running == nil && c.base.Err() == nil && !now.Before(c.readyLocked()) {
+func (c *Coalescer[K, T]) advanceLocked(now time.Duration) {
+	if r := c.next; r != nil && c.running == nil && c.base.Err() == nil && c.readyLocked(now) {
 		c.next = nil
-		c.startLocked(r, r.union(), now)
+		c.startLocked(r, now)
 	}
 	c.armLocked(now)
 }
 
-// readyLocked returns the earliest moment at which the next run may start.
-func (c *Coalescer[K, T]) readyLocked() time.Time {
-	if c.stats.Runs == 0 {
-		return time.Time{}
-	}
-	return c.lastStart.Add(c.pace)
+// readyLocked reports whether the pace allows a start. Without one no jump of the clock can delay it.
+func (c *Coalescer[K, T]) readyLocked(now time.Duration) bool {
+	return c.pace == 0 || c.stats.Runs == 0 || now >= c.ready
 }
 
-// startLocked makes r the running run. From here on nobody joins it, so every waiter came before its work begins; keys
-// are those of the waiters that are still there.
-func (c *Coalescer[K, T]) startLocked(r *run[K, T], keys []K, now time.Time) {
+// startLocked makes r the running run. From here on nobody joins it, so every waiter came before its work begins, and what they want
+// does not change any more: it is what those want who are still there.
+func (c *Coalescer[K, T]) startLocked(r *run[K, T], now time.Duration) {
 	c.running = r
-	c.lastStart = now
+	c.ready = now + c.pace
 	c.stats.Runs++
-	// A promise that waited behind a wedged run has less than a budget left: nobody waits longer than two.
-	r.due = now.Add(c.budget)
-	if last := r.made.Add(c.budget).Add(c.budget).Add(c.pace); last.Before(r.due) {
-		r.due = last
-	}
-	r.ctx, r.cancel = context.WithCancelCause(c.values)
-	c.works.Add(1)
-	go c.execute(r, keys) // ends when the work returns; Close waits for it
+	r.due = min(now+c.budget, r.last) // a promise that waited behind a wedged run has less than a budget left
+	r.ctx.Context, r.ctx.mu = c.values, &c.mu
+	go c.begin() // ends when the work returns; Close waits for it
 }
 
-// execute calls the work and settles the run however the work ends.
-func (c *Coalescer[K, T]) execute(r *run[K, T], keys []K) {
-	defer c.works.Done()
-	returned := false
+// execute calls the work of the running run and settles it however the work ends. Until then nobody else writes running.
+func (c *Coalescer[K, T]) execute() {
+	r, returned := c.running, false
 	defer func() {
 		if !returned {
 			c.fail(r, recover())
 		}
 	}()
-	val, err := c.work(r.ctx, keys)
+	val, err := c.work(&r.ctx, r.union())
 	returned = true
 	c.settle(r, val, err, nil)
 }
@@ -176,29 +171,43 @@ func (c *Coalescer[K, T]) fail(r *run[K, T], value any) {
 	}
 	var val T
 	p := &PanicError{Value: value, Stack: debug.Stack()}
-	if !c.settle(r, val, nil, p) {
-		c.log.Error("fresh: work panicked with no caller left to tell", zap.Any("panic", p.Value), zap.ByteString("stack", p.Stack))
+	if c.settle(r, val, nil, p) {
+		return
 	}
+	c.log.Error("fresh: work panicked with no caller left to tell", zap.Any("panic", p.Value), zap.ByteString("stack", p.Stack))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.freeLocked(r)
 }
 
-// settle answers r, frees the slot and lets the promised run follow. It reports whether anybody heard the answer.
-func (c *Coalescer[K, T]) settle(r *run[K, T], val T, err error, panicked *PanicError) (heard bool) {
+// settle answers r, frees the slot and lets the promised run follow. It does nothing and returns false if that is a panic that
+// nobody hears: it is to be logged before Close can return.
+func (c *Coalescer[K, T]) settle(r *run[K, T], val T, err error, panicked *PanicError) bool {
 	c.mu.Lock()
-	c.running, c.wedged = nil, false
-	heard = !r.answered && !r.deserted
-	if heard {
+	defer c.mu.Unlock()
+	if heard := !r.answered && !r.deserted; heard {
 		r.val, r.err, r.panicked = val, err, panicked
 		if err != nil || panicked != nil {
 			c.stats.Failed++
 		}
+	} else if panicked != nil {
+		return false
 	}
+	c.freeLocked(r)
+	return true
+}
+
+// freeLocked ends r, the running run.
+func (c *Coalescer[K, T]) freeLocked(r *run[K, T]) {
+	c.running, c.wedged = nil, false
+	r.ctx.endLocked(context.Canceled)
 	c.answerLocked(r)
 	if c.next != nil {
-		c.advanceLocked(c.clock.Now())
+		c.advanceLocked(c.now())
 	}
-	c.mu.Unlock()
-	r.cancel(context.Canceled)
-	return heard
+	if c.closed {
+		c.idle.Broadcast()
+	}
 }
 
 func (c *Coalescer[K, T]) answerLocked(r *run[K, T]) {
@@ -213,13 +222,13 @@ func (c *Coalescer[K, T]) answerLocked(r *run[K, T]) {
 // reset while it fires is set again.
 func (c *Coalescer[K, T]) wake() {
 	c.mu.Lock()
-	now := c.clock.Now()
-	c.armed = time.Time{}
-	over := !c.closed && c.running != nil && !c.wedged && !now.Before(c.running.due)
+	now := c.now()
+	c.armed = 0
+	over := !c.closed && c.running != nil && !c.wedged && now >= c.running.due
 	if over {
 		c.expireLocked(now)
 	}
-	if c.wedged && c.next != nil && !now.Before(c.next.due) {
+	if c.wedged && c.next != nil && now >= c.next.due {
 		c.next.err = c.budgetError()
 		c.answerLocked(c.next)
 		c.next = nil
@@ -236,7 +245,7 @@ func (c *Coalescer[K, T]) wake() {
 
 // expireLocked answers the callers of the running run. The slot stays taken, and the promised run gets one more budget
 // to wait for it.
-func (c *Coalescer[K, T]) expireLocked(now time.Time) {
+func (c *Coalescer[K, T]) expireLocked(now time.Duration) {
 	r := c.running
 	c.wedged = true
 	if !r.deserted {
@@ -244,9 +253,9 @@ func (c *Coalescer[K, T]) expireLocked(now time.Time) {
 		c.stats.Failed++
 	}
 	c.answerLocked(r)
-	r.cancel(ErrBudget)
+	r.ctx.endLocked(ErrBudget)
 	if c.next != nil {
-		c.next.due = now.Add(c.budget)
+		c.next.due = now + c.budget
 	}
 }
 
@@ -256,8 +265,8 @@ func (c *Coalescer[K, T]) budgetError() error {
 
 // armLocked sees to it that wake is called when the next thing is due. A timer that is set for an earlier moment is left
 // alone, since wake looks again: so a run that ends in time costs no timer operation.
-func (c *Coalescer[K, T]) armLocked(now time.Time) {
-	var at time.Time
+func (c *Coalescer[K, T]) armLocked(now time.Duration) {
+	var at time.Duration
 	switch {
 	case c.running != nil && !c.wedged:
 		at = c.running.due
@@ -266,14 +275,14 @@ func (c *Coalescer[K, T]) armLocked(now time.Time) {
 	case c.wedged:
 		at = c.next.due
 	default:
-		at = c.readyLocked()
+		at = c.ready
 	}
 	switch {
-	case !c.armed.IsZero() && !at.Before(c.armed):
+	case c.armed > 0 && at >= c.armed:
 	case c.timer == nil:
-		c.armed, c.timer = at, c.clock.AfterFunc(at.Sub(now), c.wake)
+		c.armed, c.timer = at, c.clock.AfterFunc(at-now, c.wake)
 	default:
 		c.armed = at
-		c.timer.Reset(at.Sub(now))
+		c.timer.Reset(at - now)
 	}
 }
