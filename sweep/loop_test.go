@@ -14,14 +14,12 @@ import (
 )
 
 // counting returns a pass that counts its runs, and the count.
-
 func counting() (func(context.Context) error, *atomic.Int64) {
 	n := new(atomic.Int64)
 	return func(context.Context) error { n.Add(1); return nil }, n
 }
 
 // ran fails the test unless the pass ran want times.
-
 func ran(t *testing.T, count *atomic.Int64, want int64) {
 	t.Helper()
 	synctest.Wait()
@@ -182,5 +180,3 @@ func TestCloseOfALoopThatNeverRanReturns(t *testing.T) {
 	l.Close()
 	l.Close()
 }
-
-// stall is a log that does not come back for a while, which stalls whoever writes to it.

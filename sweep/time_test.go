@@ -30,6 +30,7 @@ func TestAClockThatJumpsGivesOneTick(t *testing.T) { // R41
 	})
 }
 
+// stall is a log that does not come back for a while, which stalls whoever writes to it.
 type stall struct{ zapcore.Core }
 
 func (s stall) Enabled(zapcore.Level) bool { return true }
