@@ -79,7 +79,7 @@ func report(t *testing.T, r sweep.Report[int], want string) {
 	}
 }
 
-func TestAFailedStopIsTriedAgainInTheNextPass(t *testing.T) { // R45, R46
+func TestAFailedStopIsTriedAgainInTheNextPass(t *testing.T) { // R46
 	f := of(3, sweep.StopExpired, 1, 2)
 	f.act = func(int) (bool, error) { return false, errPass }
 	r, err := f.plan().Run(t.Context())

@@ -51,7 +51,7 @@ func TestRaisingActivityNeverTurnsKeepIntoStop(t *testing.T) {
 	})
 }
 
-// The verdict is that of the rules, taken one by one. // R42, R43, R44, R47
+// The verdict is that of the rules, taken one by one: what is idle or expired is stopped, and dropped is only what is gone. // R42, R43, R44, R45, R47
 func TestJudgeFollowsTheRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
