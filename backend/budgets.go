@@ -43,8 +43,11 @@ type Budgets struct {
 // that honours its context leaves none. A panic in b reaches the caller, or the log when the caller has gone.
 //
 // An outcome that comes with an error is turned into Unknown. The result implements Marker if and only if b does.
-// A bounded call costs a goroutine and a timer.
+// A bounded call costs a goroutine and a timer. Bound panics if b is nil.
 func (bs Budgets) Bound(b Backend) Backend {
+	if b == nil {
+		panic("backend: Bound of a nil Backend")
+	}
 	if bs.Clock == nil {
 		bs.Clock = clock.New()
 	}

@@ -112,7 +112,7 @@ func TestCallersEarlierDeadlineIsWhatTheBackendSees(t *testing.T) {
 	})
 }
 
-// What the backend says in time is passed on, but an error never with a certain outcome.
+// R83: what the backend says in time is passed on, but an error never with a certain outcome.
 func TestAnswersArePassedOn(t *testing.T) {
 	refused := fmt.Errorf("%w: engine says no", backend.ErrConflict)
 	own := fmt.Errorf("engine client: %w", context.DeadlineExceeded) // its own time-out, not ours
@@ -191,6 +191,15 @@ func TestBoundKeepsMarkIfAndOnlyIfItIsThere(t *testing.T) {
 	if _, ok := (backend.Budgets{}).Bound(engine{gone}).(backend.Marker); ok {
 		t.Error("a backend without Mark has one when it is bounded")
 	}
+}
+
+func TestBoundOfNothingIsMisuse(t *testing.T) {
+	defer func() {
+		if got, want := recover(), "backend: Bound of a nil Backend"; got != want {
+			t.Errorf("panicked with %v, want %q", got, want)
+		}
+	}()
+	backend.Budgets{}.Bound(nil)
 }
 
 // A panic is the caller's, as it would be without a budget, and costs the process nothing when nobody listens any more.
