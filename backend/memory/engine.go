@@ -17,7 +17,7 @@ type Config struct {
 	Endpoint func(ctx context.Context, s backend.Sandbox) (backend.Endpoint, error)
 	// Ended is told of each instance that has ended, before the call that ended it returns, outside of all locks. nil: nobody.
 	Ended func(r backend.Ref)
-	// Capacity is how many sandboxes may run at once, of all owners; one more is backend.ErrQuota. 0: any number.
+	// Capacity is how many sandboxes may run at once, of all owners; one more is backend.ErrQuota. 0: any number; negative panics.
 	Capacity int
 	// Clock gives creation times and delays; nil: the real one.
 	Clock clock.Clock
@@ -51,8 +51,11 @@ func (b *box) stopped() *box {
 	return &box{sandbox: s, files: b.files}
 }
 
-// NewEngine returns an Engine without sandboxes.
+// NewEngine returns an Engine without sandboxes. It panics if the Capacity is negative.
 func NewEngine(cfg Config) *Engine {
+	if cfg.Capacity < 0 {
+		panic(fmt.Sprintf("memory: negative Capacity %d", cfg.Capacity))
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.New()
 	}

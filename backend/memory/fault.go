@@ -35,14 +35,17 @@ type fault struct {
 }
 
 // Inject makes f happen from now on, before all older faults: of those that match, the newest alone happens. lift ends it, and
-// lets the calls that hang in it go on; it may be called twice. Inject panics on a Call that does not exist, and on Partial
-// without Call "list" or "destroy".
+// lets the calls that hang in it go on; it may be called twice. Inject panics on a Call that does not exist, on Partial
+// without Call "list" or "destroy", and on negative Times or Delay.
 func (e *Engine) Inject(f Fault) (lift func()) {
 	if !slices.Contains([]string{"", "create", "list", "stop", "destroy", "mark", "ping"}, f.Call) {
 		panic(fmt.Sprintf("memory: no call is named %q", f.Call))
 	}
 	if f.Partial && f.Call != "list" && f.Call != "destroy" {
 		panic(fmt.Sprintf("memory: a %q cannot be partial", f.Call))
+	}
+	if f.Times < 0 || f.Delay < 0 {
+		panic(fmt.Sprintf("memory: negative Times %d or Delay %v", f.Times, f.Delay))
 	}
 	in := &fault{f, make(chan struct{})}
 	e.mu.Lock()

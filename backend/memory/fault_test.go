@@ -112,9 +112,11 @@ func TestNewestFaultAloneHappens(t *testing.T) {
 
 func TestFaultsCanBeMisused(t *testing.T) {
 	for want, f := range map[string]memory.Fault{
-		`memory: no call is named "crate"`:   {Call: "crate"},
-		`memory: a "stop" cannot be partial`: {Call: "stop", Partial: true},
-		`memory: a "" cannot be partial`:     {Partial: true},
+		`memory: no call is named "crate"`:       {Call: "crate"},
+		`memory: a "stop" cannot be partial`:     {Call: "stop", Partial: true},
+		`memory: a "" cannot be partial`:         {Partial: true},
+		"memory: negative Times -1 or Delay 0s":  {Times: -1},
+		"memory: negative Times 0 or Delay -1ns": {Delay: -1},
 	} {
 		func() {
 			defer func() {
@@ -125,6 +127,15 @@ func TestFaultsCanBeMisused(t *testing.T) {
 			memory.New(memory.Config{}).Engine().Inject(f)
 		}()
 	}
+}
+
+func TestANegativeCapacityIsMisuse(t *testing.T) {
+	defer func() {
+		if got, want := fmt.Sprint(recover()), "memory: negative Capacity -1"; got != want {
+			t.Errorf("panicked with %q, want %q", got, want)
+		}
+	}()
+	memory.New(memory.Config{Capacity: -1})
 }
 
 // R13: the list that misses something says so.
