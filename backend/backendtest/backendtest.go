@@ -148,6 +148,9 @@ func (h Harness) check() error {
 	if h.New == nil {
 		return fmt.Errorf("backendtest: Harness.New is nil")
 	}
+	if h.Settle < 0 || h.Patience < 0 {
+		return fmt.Errorf("backendtest: negative Settle %v or Patience %v", h.Settle, h.Patience)
+	}
 	can := h.abilities()
 	for _, name := range slices.Sorted(maps.Keys(can)) {
 		if why, excused := h.Cannot[name]; !can[name] && why == "" || excused && why == "" {

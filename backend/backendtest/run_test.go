@@ -42,6 +42,7 @@ func userHarnesses() map[string]func() backendtest.Harness {
 	return map[string]func() backendtest.Harness{
 		"bare":     bare,
 		"no-new":   with(func(h *backendtest.Harness) { h.New = nil }),
+		"hasty":    with(func(h *backendtest.Harness) { h.Patience = -1 }),
 		"silent":   with(func(h *backendtest.Harness) { delete(h.Cannot, "Break") }),
 		"empty":    with(func(h *backendtest.Harness) { h.Cannot["Marker"] = "" }),
 		"misspelt": with(func(h *backendtest.Harness) { h.Cannot["Braek"] = "a slip" }),
@@ -78,6 +79,7 @@ func TestRunReportsToGoTest(t *testing.T) {
 			"--- SKIP: TestRunAsAUserDoes/OwnersSweepSideBySide", "needs Owners: this engine is one owner's",
 		},
 		"no-new":     {"FAIL", "backendtest: Harness.New is nil"},
+		"hasty":      {"FAIL", "backendtest: negative Settle 0s or Patience -1ns"},
 		"silent":     {"FAIL", "backendtest: Harness.Break is missing and Cannot has no reason for it"},
 		"empty":      {"FAIL", "backendtest: Harness.Marker is missing and Cannot has no reason for it"},
 		"misspelt":   {"FAIL", `backendtest: Cannot names "Braek", which is no ability`},
