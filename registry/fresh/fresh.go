@@ -135,12 +135,12 @@ func (c *Coalescer[K, T]) Do(ctx context.Context, keys ...K) (t T, err error) {
 	if err := ctx.Err(); err != nil {
 		return t, err
 	}
-	r := c.join(keys)
+	r, done := c.join(keys)
 	if r == nil {
 		return t, ErrClosed
 	}
 	select {
-	case <-r.done:
+	case <-done:
 	case <-ctx.Done():
 		if !c.leave(r, keys) {
 			return t, ctx.Err()

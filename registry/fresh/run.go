@@ -3,13 +3,15 @@ package fresh
 import (
 	"context"
 	"fmt"
-	"maps"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
 )
+
+// crowd is how many callers share a channel. The runtime wakes those of one channel last come, first served, which would let the
+// first of thousands wait longest.
+const crowd = 100
 
 // run is one call of the work. It is promised, unless it can start at once, then started, then answered; the work may return before
 // or after that. Coalescer.mu guards it, except for what is wanted once it has started, and the last group once done is closed.
@@ -26,22 +28,25 @@ type run[K comparable, T any] struct {
 	deserted bool // cancelled because nobody waited
 
 	answered bool
-	done     chan struct{} // closed when answered
+	full     []chan struct{} // closed before done, one after the other; each has a crowd
+	done     chan struct{}   // of those who come now; closed when answered
+	came     int             // those who were given done
 	val      T
 	err      error
 	panicked *PanicError
 }
 
-// join starts a run for the caller, or adds it to the promised one if something stands in the way of a start; nil when closed.
-func (c *Coalescer[K, T]) join(keys []K) *run[K, T] {
+// join starts a run for the caller, or adds it to the promised one if something stands in the way of a start; nil when closed. The
+// channel is closed when the run is answered.
+func (c *Coalescer[K, T]) join(keys []K) (*run[K, T], <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.base.Err() != nil {
-		return nil
+		return nil, nil
 	}
 	if c.next != nil {
 		c.next.add(keys)
-		return c.next
+		return c.next, c.next.done
 	}
 	now := c.now()
 	r := &run[K, T]{last: now + 2*c.budget + c.pace, done: make(chan struct{})}
@@ -54,53 +59,7 @@ func (c *Coalescer[K, T]) join(keys []K) *run[K, T] {
 		c.next = r
 	}
 	c.armLocked(now)
-	return r
-}
-
-func (r *run[K, T]) add(keys []K) {
-	r.waiters++
-	if len(keys) == 0 {
-		r.everything++
-		return
-	}
-	if r.wanted == nil {
-		r.wanted = make(map[K]int, len(keys))
-	}
-	for _, k := range keys {
-		r.wanted[k]++
-	}
-}
-
-func (r *run[K, T]) remove(keys []K) {
-	if len(keys) == 0 {
-		r.everything--
-	}
-	for _, k := range keys {
-		if r.wanted[k]--; r.wanted[k] == 0 {
-			delete(r.wanted, k)
-		}
-	}
-}
-
-// addOnly is add for a run that nobody else will join. It needs no map for one key.
-func (r *run[K, T]) addOnly(keys []K) {
-	if len(keys) != 1 {
-		r.add(keys)
-		return
-	}
-	r.waiters = 1
-	r.only[0] = keys[0]
-}
-
-// union returns the keys that the waiters want, each once; nil if one of them wants everything.
-func (r *run[K, T]) union() []K {
-	switch {
-	case r.everything > 0:
-		return nil
-	case r.wanted == nil:
-		return r.only[:]
-	}
-	return slices.Collect(maps.Keys(r.wanted))
+	return r, r.done
 }
 
 // leave takes a waiter back. It reports whether the run was answered first: an answer that is there wins.
@@ -213,6 +172,9 @@ func (c *Coalescer[K, T]) freeLocked(r *run[K, T]) {
 func (c *Coalescer[K, T]) answerLocked(r *run[K, T]) {
 	if !r.answered {
 		r.answered = true
+		for _, ch := range r.full {
+			close(ch)
+		}
 		close(r.done)
 	}
 }
