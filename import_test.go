@@ -68,7 +68,7 @@ func (i importer) lines(args ...string) []string {
 
 func TestEachPrimitiveIsImportedWithAHandfulOfModules(t *testing.T) {
 	heavy := regexp.MustCompile(`docker|moby|k8s\.io|prometheus|sqlite|pgx|/sql`)
-	for _, name := range []string{"registry", "registry/fresh", "quota", "sweep", "probe", "bodylimit", "backend", "backend/memory"} {
+	for _, name := range []string{"registry", "registry/fresh", "quota", "sweep", "probe", "bodylimit", "backend", "backend/memory", "backend/backendtest"} {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
 			i := newImporter(t, name)
 			i.run("build", "-o", os.DevNull, ".")

@@ -205,9 +205,6 @@ const (
 
 func TestFilesAndFunctionsStaySmall(t *testing.T) {
 	for _, path := range sourceFiles(t, ".go") {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
 		set := token.NewFileSet()
 		f, err := parser.ParseFile(set, path, nil, 0)
 		if err != nil {
@@ -217,7 +214,9 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 			t.Errorf("%s has %d lines, at most %d", path, n-1, maxFileLines)
 		}
 		for _, d := range f.Decls {
-			checkFunction(t, set, d)
+			if !strings.HasSuffix(path, "_test.go") { // a table may be as long as its cases
+				checkFunction(t, set, d)
+			}
 		}
 	}
 }
