@@ -122,6 +122,7 @@ func (s *Server) adopt(ctx context.Context, _ string, b *box) (*box, error) {
 	}
 	opened, err := s.open(ctx, b.Sandbox)
 	if err != nil {
+		s.silents.add(b.Ref)
 		return nil, &silentError{b, err}
 	}
 	return opened, nil
@@ -135,6 +136,7 @@ func (s *Server) observe(ev registry.Event[string, *box]) {
 	if ev.Present {
 		s.led.Adopt(ev.Key, claimOf(ev.Value.Spec))
 		s.doubts.settle(ev.Value.Ref)
+		s.silents.drop(ev.Value.Ref)
 		return
 	}
 	if tok, ok := s.led.Get(ev.Key); ok {
@@ -145,6 +147,7 @@ func (s *Server) observe(ev registry.Event[string, *box]) {
 // uncount frees what an instance counted that has ended, unless another one of its id is in doubt.
 func (s *Server) uncount(tok token, ref backend.Ref) {
 	s.doubts.settle(ref)
+	s.silents.drop(ref)
 	if s.doubts.about(ref.ID) {
 		tok.Live()
 		return

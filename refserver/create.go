@@ -163,15 +163,15 @@ func duplicate(id, state string, cause error) *failure {
 	}
 }
 
-// reserve admits an id that the caller holds. One that is counted already had a create without a certain end: its token is the
-// holder's now, and goes on counting whatever comes of this create.
+// reserve admits an id that the caller holds. One that is counted already had a create without a certain end, or runs and does not
+// answer: its token is the holder's now, and goes on counting whatever comes of this create.
 func (s *Server) reserve(spec backend.Spec) (token, error) {
 	tok, err := s.led.Reserve(spec.ID, claimOf(spec))
 	d, isDuplicate := errors.AsType[*quota.DuplicateError](err)
 	switch {
 	case !isDuplicate:
 		return tok, err
-	case s.doubts.about(spec.ID):
+	case s.doubts.about(spec.ID), d.State == quota.Live:
 		return s.led.Adopt(spec.ID, claimOf(spec)), nil
 	default:
 		return token{}, duplicate(spec.ID, stateCreating, d)

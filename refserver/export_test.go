@@ -78,6 +78,9 @@ func (s *Server) Pins(id string) int64 {
 	return e.Value.pins.Load()
 }
 
+// Silent returns how many instances are remembered as silent.
+func (s *Server) Silent() int { return len(s.silents.refs) }
+
 // Bindings returns the store as s sees it.
 func (s *Server) Bindings() binding.Store { return s.bindings }
 

@@ -25,6 +25,7 @@ type model struct {
 	outsides int // sandboxes made behind the server's back, which may pass its limit
 	lifts    []func()
 	doubted  map[string]bool // counted since a create without a certain end
+	silent   map[string]bool // whose runner did not answer, and whether that is still so
 }
 
 const modelLimit = 3
@@ -32,7 +33,7 @@ const modelLimit = 3
 // TestQuotaRegistryAndEngineAgreeWhateverHappens is the whole composition against these promises:
 //
 //   - What runs in the engine by the server's doing is counted.
-//   - What is registered is counted; what is counted is registered or in doubt.
+//   - What is registered is counted; what is counted is registered, silent or in doubt.
 //   - The limit is passed only by what was made behind the server's back.
 //   - Every request is answered, with a status that fits it.
 //   - When the faults are over, a sweep makes all three agree, everything can be destroyed, and nothing is left.
@@ -41,7 +42,7 @@ func TestQuotaRegistryAndEngineAgreeWhateverHappens(t *testing.T) { // R21, R22,
 		rapid.SyncTest(rt, func(rt *rapid.T) {
 			here := &inRun{T: rt}
 			defer here.cleanup()
-			m := &model{rt: rt, doubted: map[string]bool{}, world: newWorldOn(here, nil, func(cfg *refserver.Config) { cfg.MaxSandboxes = modelLimit })}
+			m := &model{rt: rt, doubted: map[string]bool{}, silent: map[string]bool{}, world: newWorldOn(here, nil, func(cfg *refserver.Config) { cfg.MaxSandboxes = modelLimit })}
 			rt.Repeat(map[string]func(*rapid.T){
 				"requests": m.requests,
 				"sweep":    func(*rapid.T) { _ = m.srv.Sweep(m.ctx) },
@@ -166,8 +167,12 @@ func (m *model) accident(rt *rapid.T) {
 		m.be.Remove(id)
 	case "deaf":
 		m.runner.deafen(id, true)
+		m.silent[id] = true
 	case "hears":
 		m.runner.deafen(id, false)
+		if m.silent[id] {
+			m.silent[id] = false
+		}
 	case "outside":
 		m.outsides++
 		spec := backend.Spec{Ref: backend.Ref{ID: id, Instance: fmt.Sprintf("outside-%d", m.outsides)}, Tenant: "default"}
@@ -211,11 +216,12 @@ func (m *model) check(*rapid.T) {
 		}
 	}
 	for id := range counted {
-		if registered[id] == "" && !m.doubted[id] {
-			m.rt.Errorf("%s is counted, and neither registered nor in doubt since a create", id)
+		if _, silent := m.silent[id]; registered[id] == "" && !m.doubted[id] && !silent {
+			m.rt.Errorf("%s is counted, and neither registered, silent nor in doubt since a create", id)
 		}
 	}
 	maps.DeleteFunc(m.doubted, func(id string, _ bool) bool { return !counted[id] })
+	maps.DeleteFunc(m.silent, func(id string, still bool) bool { return !still && !counted[id] })
 	if m.outsides == 0 && len(counted) > modelLimit {
 		m.rt.Errorf("%d are counted, the limit is %d", len(counted), modelLimit)
 	}
@@ -238,6 +244,9 @@ func (m *model) settle() {
 	running, registered, counted := m.running(), m.srv.Registered(), m.srv.Counted()
 	if !maps.Equal(running, registered) || len(counted) != len(running) {
 		m.rt.Fatalf("in the end %v run, %v are registered and %v are counted", running, registered, counted)
+	}
+	if n := m.srv.Silent(); n != 0 {
+		m.rt.Errorf("%d are remembered as silent", n)
 	}
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		if got := m.destroy(id); got.status != 200 && got.status != 404 {

@@ -70,6 +70,39 @@ func TestAnIncompleteListIsEnoughToBeginWith(t *testing.T) { // R101
 	})
 }
 
+// A sandbox whose runner does not answer runs all the same. Its place is free when it has gone, and not before.
+func TestASandboxThatDoesNotAnswerCountsForAServerThatHasJustBegun(t *testing.T) { // R101
+	for name, end := range map[string]func(*memory.Backend, string) bool{"removed": (*memory.Backend).Remove, "killed": (*memory.Backend).Kill} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.create("a")
+				w.runner.deafen("a", true)
+				w.srv, w.url = w.replica("b", oneSandbox)
+				for range 2 {
+					w.do("POST", "/v1/sandboxes", `{"id":"b"}`).want(t, 429, "quota_exceeded")
+				}
+				if got := w.do("POST", "/v1/sandboxes", `{"id":"a"}`).want(t, 409, "duplicate"); got.str("state") != "running" {
+					t.Errorf("answered %s", got.raw)
+				}
+				w.do("POST", "/v1/sandboxes", `{"id":"b"}`).want(t, 429, "quota_exceeded")
+				end(w.be, "a")
+				w.runner.deafen("a", false)
+				w.create("a") // whose place it was, so that no sweep is waited for
+				w.do("POST", "/v1/sandboxes", `{"id":"b"}`).want(t, 429, "quota_exceeded")
+				w.runner.deafen("a", true)
+				w.srv, w.url = w.replica("c", oneSandbox)
+				w.do("POST", "/v1/sandboxes", `{"id":"b"}`).want(t, 429, "quota_exceeded")
+				end(w.be, "a")
+				w.sweep()
+				w.create("b")
+				if n := w.srv.Silent(); n != 0 {
+					t.Errorf("%d are remembered as silent", n)
+				}
+			})
+		})
+	}
+}
+
 // torn is a backend that can never read all of what it has.
 type torn struct{ backend.Backend }
 

@@ -50,6 +50,7 @@ type Server struct {
 	files    *bodylimit.Limiter
 	doubts   doubts
 	moving   moving
+	silents  silents
 	joins    singleflight.Group // teardowns under way, by verb and id
 	tasks    tasks              // what goes on when its caller has left
 	buffers  relayBuffers

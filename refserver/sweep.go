@@ -48,6 +48,7 @@ func (s *Server) reconcile(ctx context.Context) error {
 	if s.moved.Swap(false) && err == nil {
 		rep, err = s.reg.Sync(ctx)
 	}
+	s.countSilent(rep)
 	if _, capped := errors.AsType[*registry.CapError](err); err == nil || capped {
 		s.counted.Store(true)
 	}
