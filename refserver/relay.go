@@ -15,13 +15,9 @@ import (
 
 const (
 	relaySize   = 32 << 10  // bytes that are passed on at once
-	relayBusy   = 256 << 10 // the same for a stream that fills them: each write costs the client three packets
+	relayBusy   = 256 << 10 // the same for a stream that fills them: each write wakes the client
 	maxTerminal = 1 << 10   // bytes of the longest last line of a stream
 	lookBack    = 4 << 10   // bytes in which a newline is looked for at once
-
-	// From so many bytes on a write needs no flush: net/http buffers 4 KiB, and passes on the rest of what is more at once. What it then
-	// still has is the end of a chunk, of which no reader waits for more than the length. A flush would send that as a packet of its own.
-	relayUnheld = 32 << 10
 )
 
 // relayBuffers are shared by all streams, since most of the time most streams are silent.
@@ -37,12 +33,11 @@ func (p *relayBuffers) get() *[relaySize]byte {
 // relay passes on the lines of a stream as they come. A line that the runner did not finish is held back; a stream that ends
 // without its last event is given one, so that its reader never has to guess. exited says that the process was seen to end.
 func (s *Server) relay(w http.ResponseWriter, r *http.Request, c *call, from io.Reader) (exited bool) {
-	flusher := http.NewResponseController(w)
 	buf := s.buffers.get()
 	defer s.buffers.pool.Put(buf)
-	lines := lineRelay{to: gather.Writer(r.Context(), w), flush: flusher.Flush, buf: buf[:]}
+	lines := lineRelay{to: gather.NewWriter(r.Context(), w), buf: buf[:]}
 	if !c.route.starts {
-		_ = flusher.Flush() // a process that is silent has its headers at once
+		_ = http.NewResponseController(w).Flush() // a process that is silent has its headers at once
 	}
 	readErr, writeErr := lines.run(from)
 	if last := lines.terminal(); last != "" {
@@ -61,12 +56,11 @@ func (s *Server) relay(w http.ResponseWriter, r *http.Request, c *call, from io.
 
 // lineRelay copies whole lines.
 type lineRelay struct {
-	to    io.Writer
-	flush func() error
-	buf   []byte
-	n     int    // bytes of buf that wait for the end of their line
-	torn  bool   // a line longer than buf was passed on in part
-	last  []byte // the last whole line, where it is short enough to be the last event
+	to   *gather.Writer
+	buf  []byte
+	n    int    // bytes of buf that wait for the end of their line
+	torn bool   // a line longer than buf was passed on in part
+	last []byte // the last whole line, where it is short enough to be the last event
 }
 
 // run copies until the stream ends, and returns how reading ended and how writing failed.
@@ -104,10 +98,7 @@ func (l *lineRelay) pass(n int) error {
 		return err
 	}
 	l.n = copy(l.buf, l.buf[end:l.n])
-	if end >= relayUnheld {
-		return nil
-	}
-	return l.flush()
+	return nil
 }
 
 // note remembers the last line of block, which ends with it.
@@ -148,5 +139,4 @@ func (l *lineRelay) fail(f wire.Failure) {
 		b = append([]byte{'\n'}, b...)
 	}
 	_, _ = l.to.Write(append(b, '\n'))
-	_ = l.flush()
 }

@@ -1,12 +1,14 @@
 package gather_test
 
 import (
+	"bufio"
 	"bytes"
-	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"sync"
 	"testing"
@@ -23,13 +25,18 @@ const patience = 20 * time.Second
 // serve answers with h on a loopback address, and returns that.
 func serve(t testing.TB, h http.HandlerFunc) string {
 	t.Helper()
+	return serveOn(t, gather.Listener, h)
+}
+
+func serveOn(t testing.TB, wrap func(net.Listener) net.Listener, h http.HandlerFunc) string {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := &http.Server{Handler: h, ConnContext: gather.Context}
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(gather.Listener(ln)) }()
+	go func() { ended <- srv.Serve(wrap(ln)) }()
 	t.Cleanup(func() {
 		_ = srv.Close()
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
@@ -56,17 +63,16 @@ func get(t testing.TB, addr, request string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// Whatever the sizes: a block that was written and flushed is with the client before the handler writes the next one.
+// Whatever the sizes: a block that was written is with the client before the handler writes the next one.
 func TestNoByteWaitsForTheNextWrite(t *testing.T) {
 	sizes := make(chan []int, 1)
 	read := make(chan struct{})
 	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		to := gather.Writer(r.Context(), w)
+		to := gather.NewWriter(r.Context(), w)
 		for i, size := range <-sizes {
 			if n, err := to.Write(block(i, size)); n != size || err != nil {
 				t.Errorf("wrote %d of %d bytes, %v", n, size, err)
 			}
-			_ = http.NewResponseController(w).Flush()
 			select {
 			case <-read:
 			case <-r.Context().Done():
@@ -112,17 +118,67 @@ func block(i, size int) []byte {
 	return b
 }
 
-func TestAWriterOfAnotherConnectionIsTheOneItWasGiven(t *testing.T) {
-	ours, theirs := net.Pipe()
-	defer ours.Close()
-	defer theirs.Close()
-	var w bytes.Buffer
-	for name, ctx := range map[string]context.Context{
-		"no connection": t.Context(),
-		"a pipe":        gather.Context(t.Context(), ours),
+// urllib3, for one, hands out no chunk of an answer before it has read the end of it.
+func TestTheEndOfAChunkDoesNotWaitForTheNextWrite(t *testing.T) {
+	for name, wrap := range map[string]func(net.Listener) net.Listener{
+		"gathered": gather.Listener,
+		"plain":    func(l net.Listener) net.Listener { return l },
 	} {
-		if got := gather.Writer(ctx, &w); got != io.Writer(&w) {
-			t.Errorf("%s: it is a %T", name, got)
+		for _, size := range []int{1, 4 << 10, 32 << 10, 300 << 10} {
+			read := make(chan struct{})
+			addr := serveOn(t, wrap, func(w http.ResponseWriter, r *http.Request) {
+				if _, err := gather.NewWriter(r.Context(), w).Write(block(0, size)); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-read:
+				case <-r.Context().Done():
+				}
+			})
+			c := bufio.NewReader(get(t, addr, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
+			if _, err := textproto.NewReader(c).ReadLine(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := textproto.NewReader(c).ReadMIMEHeader(); err != nil {
+				t.Fatal(err)
+			}
+			chunk := append(fmt.Appendf(nil, "%x\r\n", size), block(0, size)...)
+			got := make([]byte, len(chunk)+2)
+			if n, err := io.ReadFull(c, got); err != nil {
+				t.Fatalf("%s: %d bytes of a chunk of %d came, %v", name, n, size, err)
+			}
+			if !bytes.Equal(got, append(chunk, "\r\n"...)) {
+				t.Errorf("%s: a chunk of %d bytes is not what was written", name, size)
+			}
+			close(read)
+		}
+	}
+}
+
+func TestWhatTheHandlerReusesIsSentAsItWas(t *testing.T) {
+	const rounds, size = 50, 5 << 10
+	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		to, buf := gather.NewWriter(r.Context(), w), make([]byte, 2*size)
+		for i := range rounds {
+			copy(buf, block(i, size))
+			if _, err := to.Write(buf[:size]); err != nil {
+				t.Error(err)
+			}
+			clear(buf)
+		}
+	})
+	resp, err := (&http.Client{Timeout: patience}).Get("http://" + addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil || len(got) != rounds*size {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+	for i := range rounds {
+		if !bytes.Equal(got[i*size:(i+1)*size], block(i, size)) {
+			t.Fatalf("block %d is not what was written", i)
 		}
 	}
 }
@@ -138,7 +194,7 @@ func TestTheAnswerMayBeWrittenWhileTheBodyIsRead(t *testing.T) {
 				t.Errorf("read %d bytes, %v", n, err)
 			}
 		})
-		if _, err := gather.Writer(r.Context(), w).Write(block(0, size)); err != nil {
+		if _, err := gather.NewWriter(r.Context(), w).Write(block(0, size)); err != nil {
 			t.Error(err)
 		}
 		reading.Wait()
@@ -158,7 +214,7 @@ func TestAWriteToAClientThatHasGoneFails(t *testing.T) {
 	for _, size := range []int{3 << 10, 64 << 10} {
 		failed := make(chan error)
 		addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			to := gather.Writer(r.Context(), w)
+			to := gather.NewWriter(r.Context(), w)
 			for end := time.Now().Add(patience); time.Now().Before(end); {
 				if _, err := to.Write(block(0, size)); err != nil {
 					failed <- err

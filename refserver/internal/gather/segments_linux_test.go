@@ -14,8 +14,8 @@ import (
 // What a client is woken for: each block of a stream is one segment on the loopback, where net/http alone makes two of it.
 func TestABlockIsOneSegment(t *testing.T) {
 	const blocks, size = 20, 40 << 10
-	gathered := segments(t, blocks, size, gather.Writer)
-	plain := segments(t, blocks, size, func(_ context.Context, w io.Writer) io.Writer { return w })
+	gathered := segments(t, blocks, size, func(ctx context.Context, w http.ResponseWriter) io.Writer { return gather.NewWriter(ctx, w) })
+	plain := segments(t, blocks, size, func(_ context.Context, w http.ResponseWriter) io.Writer { return w })
 	if plain < 2*blocks {
 		t.Skipf("%d blocks of %d bytes take %d segments without gathering, so this network shows nothing", blocks, size, plain)
 	}
@@ -26,7 +26,7 @@ func TestABlockIsOneSegment(t *testing.T) {
 }
 
 // segments returns how many segments with data the server sent for blocks, each of which the client has read before the next is written.
-func segments(t *testing.T, blocks, size int, writer func(context.Context, io.Writer) io.Writer) int {
+func segments(t *testing.T, blocks, size int, writer func(context.Context, http.ResponseWriter) io.Writer) int {
 	t.Helper()
 	read := make(chan struct{})
 	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
