@@ -92,8 +92,8 @@ func orDefault[N int | time.Duration](n *N, def N) {
 	}
 }
 
-// Probe knows, or finds out, how one dependency is. It is made by New and safe for concurrent use. It measures only when it is asked, and
-// has a goroutine only while it does.
+// Probe knows, or finds out, how one dependency is. It is made by New, and the zero Probe is not usable. It is safe for concurrent use. It
+// measures only when it is asked, and has a goroutine only while it does.
 type Probe[T any] struct {
 	check      func(context.Context) (T, error)
 	cfg        Config

@@ -32,7 +32,7 @@ type Status struct {
 	Took  time.Duration // up to its end; for ErrBudget, what was waited
 }
 
-// Result is the outcome of a check together with what the check returned.
+// Result is the outcome of a check together with what the check returned. The zero Result is what Peek gives before the first.
 type Result[T any] struct {
 	Status
 	Value T

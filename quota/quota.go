@@ -52,8 +52,9 @@ type Config struct {
 	Logger *zap.Logger // told of adoptions past a limit and of claims that Reconcile freed; nil: nobody
 }
 
-// Ledger knows all claims that count, of type C and with one key each, and whether another fits. It is made by New, safe for
-// concurrent use, and needs no Close. It keeps the memory of the most claims it has ever counted at once, so that Reserve need not allocate.
+// Ledger knows all claims that count, of type C and with one key each, and whether another fits. It is made by New: Reserve and Adopt
+// panic on the zero Ledger. It is safe for concurrent use and needs no Close. It keeps the memory of the most claims it has ever
+// counted at once, so that Reserve need not allocate.
 type Ledger[K comparable, C any] struct {
 	clock  clock.Clock
 	log    *zap.Logger

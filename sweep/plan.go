@@ -14,7 +14,8 @@ import (
 )
 
 // Plan describes a pass that judges objects of type S, and after that acts on those which are to be stopped or dropped. Fill one in
-// for each pass; Subjects, Judge and, without DryRun, Act are required.
+// for each pass; Subjects, Judge and, without DryRun, Act are required, so Run panics on the zero Plan. It is a value that Run
+// does not change: if its functions may be called at once, so may Run.
 //
 // Of the objects that are idle or too old, each pass stops a few, the oldest first: the others will still be so in the next pass,
 // and an engine may not stand many stops at once. Objects that are gone are dropped only if they are few. When much seems to be
@@ -36,7 +37,7 @@ type Plan[S any] struct {
 	Logger *zap.Logger // told of a cap that was met; nil: nobody
 }
 
-// Finding is the verdict over one subject, and what became of it.
+// Finding is the verdict over one subject, and what became of it. The zero Verdict is Keep, so one that says no more keeps.
 type Finding[S any] struct {
 	Subject S
 	Verdict Verdict

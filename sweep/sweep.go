@@ -45,9 +45,9 @@ type Config struct {
 	Logger *zap.Logger   // told of skipped ticks (the 1st, 2nd, 4th, 8th ... in a row) and of passes that fail; nil: nobody
 }
 
-// Loop calls its pass again and again, and never before the last call is over. It is made by New and safe for concurrent use. A
-// pass is over when it has returned an error or nil, panicked, or called runtime.Goexit; when its time is up its context ends, but
-// a pass that does not heed that still keeps all others from starting.
+// Loop calls its pass again and again, and never before the last call is over. It is made by New, and the zero Loop is not usable.
+// It is safe for concurrent use. A pass is over when it has returned an error or nil, panicked, or called runtime.Goexit; when its
+// time is up its context ends, but a pass that does not heed that still keeps all others from starting.
 type Loop struct {
 	pass    func(context.Context) error
 	cfg     Config
@@ -187,7 +187,7 @@ func (l *Loop) Close() {
 	}
 }
 
-// Stats holds counters since New, and what a Loop is doing.
+// Stats holds counters since New, and what a Loop is doing. The zero Stats is that of a Loop that was never run.
 type Stats struct {
 	Passes   uint64 // begun
 	Skipped  uint64 // ticks that met a running pass

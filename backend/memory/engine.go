@@ -23,8 +23,8 @@ type Config struct {
 	Clock clock.Clock
 }
 
-// Engine has the sandboxes of all owners. It is made by NewEngine, is safe for concurrent use, starts no goroutine and keeps
-// nothing on disk.
+// Engine has the sandboxes of all owners. It is made by NewEngine, and the zero Engine is not usable. It is safe for concurrent
+// use, starts no goroutine and keeps nothing on disk.
 type Engine struct {
 	cfg Config
 
