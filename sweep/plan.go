@@ -37,7 +37,7 @@ type Plan[S any] struct {
 	Logger *zap.Logger // told of a cap that was met; nil: nobody
 }
 
-// Finding is the verdict over one subject, and what became of it. The zero Verdict is Keep, so one that says no more keeps.
+// Finding is the verdict over one subject, and what became of it. The zero Finding is one that is kept, for no reason.
 type Finding[S any] struct {
 	Subject S
 	Verdict Verdict
