@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/backend/memory"
+	"github.com/keepwell-go/keepwell/bodylimit"
+	"github.com/keepwell-go/keepwell/probe"
 	"github.com/keepwell-go/keepwell/quota"
 	"github.com/keepwell-go/keepwell/registry"
 	"github.com/keepwell-go/keepwell/sweep"
@@ -65,13 +70,34 @@ func (s *spawner) create(ctx context.Context, id string) error {
 	return nil
 }
 
+// ServeHTTP creates what a body of at most 64 bytes asks for.
+func (s *spawner) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	limit := &bodylimit.Limiter{Max: 64}
+	order, err := bodylimit.DecodeJSON[struct{ ID string }](limit, w, r)
+	if limit.Refuse(w, r, err) || err != nil {
+		return
+	}
+	_, _ = fmt.Fprint(w, s.create(r.Context(), order.ID))
+}
+
+func (s *spawner) post(body string) string {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader(body)))
+	return fmt.Sprint(w.Code, " ", w.Body)
+}
+
 // A service that creates, looks up, refuses and sweeps, on an engine that a second replica uses as well.
 func Example() {
 	ctx := context.Background()
 	engine := memory.NewEngine(memory.Config{})
 	here, there := newSpawner(engine.Open("acme")), newSpawner(engine.Open("acme"))
 
-	fmt.Println("create a:", here.create(ctx, "a"))
+	health := probe.New(func(ctx context.Context) (struct{}, error) { return struct{}{}, here.engine.Ping(ctx) }, probe.Config{})
+	defer health.Close()
+	up, _ := health.Get(ctx)
+	fmt.Println("the engine is", up.State)
+	fmt.Println("create a:", here.post(`{"id":"a"}`))
+	fmt.Println("too large:", here.post(`{"id":"` + strings.Repeat("a", 64) + `"}`)[:3])
 	sb, err := there.known.Resolve(ctx, "a") // a miss there: a list that begins now finds it
 	fmt.Println("the other replica finds", sb.Key, err)
 	fmt.Println("create b:", there.create(ctx, "b"))
@@ -84,7 +110,9 @@ func Example() {
 	_, err = newSpawner(engine.Open("acme")).known.Resolve(ctx, "a") // the workspace is kept, but nothing runs there
 	fmt.Println("a third replica finds no a:", errors.Is(err, registry.ErrNotFound))
 	// Output:
-	// create a: <nil>
+	// the engine is up
+	// create a: 200 <nil>
+	// too large: 413
 	// the other replica finds a <nil>
 	// create b: <nil>
 	// create c: limit host, 2 of 2 used
