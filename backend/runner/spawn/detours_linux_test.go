@@ -23,13 +23,16 @@ func detours() map[string]struct {
 	call [4]uintptr
 	want syscall.Errno
 } {
-	const x32, smc = 0x40000000, 256
+	const x32, smc, keySession = 0x40000000, 256, ^uintptr(2) // KEY_SPEC_SESSION_KEYRING is -3
 	return map[string]struct {
 		call [4]uintptr
 		want syscall.Errno
 	}{
 		"io_uring":                         {[4]uintptr{unix.SYS_IO_URING_SETUP, 0, 0}, unix.ENOSYS},
 		"clone3":                           {[4]uintptr{unix.SYS_CLONE3, 0, 0}, unix.ENOSYS},
+		"a new key":                        {[4]uintptr{unix.SYS_ADD_KEY, 0, 0, 0}, unix.ENOSYS},
+		"a key by its name":                {[4]uintptr{unix.SYS_REQUEST_KEY, 0, 0, 0}, unix.ENOSYS},
+		"the keys of the session":          {[4]uintptr{unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, keySession, 0}, unix.ENOSYS},
 		"a user namespace":                 {[4]uintptr{unix.SYS_UNSHARE, unix.CLONE_NEWUSER | 1<<33}, unix.EPERM},
 		"a child in a user namespace":      {[4]uintptr{unix.SYS_CLONE, unix.CLONE_NEWUSER | unix.CLONE_FS, 0, 0}, unix.EPERM},
 		"multipath TCP":                    {[4]uintptr{unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, unix.EPROTONOSUPPORT},

@@ -21,7 +21,8 @@ const (
 //
 // Landlock knows TCP only, while a listener of multipath TCP or SMC serves plain TCP as well; Go programs ask for the first one, and fall
 // back. An io_uring makes sockets unseen. A user namespace gives capabilities, and with them most of the kernel to attack. clone3 has
-// its flags where no filter sees them: libraries fall back to clone.
+// its flags where no filter sees them: libraries fall back to clone. Keys of the kernel come with the session that the runner was
+// started in, for all sandboxes to read and to add to, and those of a uid outlive its processes.
 func denyDetours() (bool, error) {
 	arch := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64, "riscv64": unix.AUDIT_ARCH_RISCV64}[runtime.GOARCH]
 	if arch == 0 {
@@ -47,6 +48,9 @@ func detours(arch uint32) []unix.SockFilter {
 	f.when(unix.BPF_JGE, x32Bit, refuse(unix.ENOSYS))
 	f.when(unix.BPF_JEQ, unix.SYS_IO_URING_SETUP, refuse(unix.ENOSYS))
 	f.when(unix.BPF_JEQ, unix.SYS_CLONE3, refuse(unix.ENOSYS))
+	for _, number := range []uint32{unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL} {
+		f.when(unix.BPF_JEQ, number, refuse(unix.ENOSYS))
+	}
 	f.calls(unix.SYS_UNSHARE, firstArgAt, test{unix.BPF_JSET, unix.CLONE_NEWUSER, refuse(unix.EPERM)})
 	f.calls(unix.SYS_CLONE, firstArgAt, test{unix.BPF_JSET, unix.CLONE_NEWUSER, refuse(unix.EPERM)})
 	f.calls(unix.SYS_SOCKET, thirdArgAt, test{unix.BPF_JEQ, unix.IPPROTO_MPTCP, refuse(unix.EPROTONOSUPPORT)},
