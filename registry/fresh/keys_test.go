@@ -105,3 +105,21 @@ func TestASliceOfNoKeysAsksForEverything(t *testing.T) {
 		t.Errorf("told %q", s.keys)
 	}
 }
+
+func TestALoneCallerIsOneWhateverItNames(t *testing.T) { // R81
+	for _, keys := range [][]string{nil, {"a"}, {"a", "b"}} {
+		s := &source{}
+		run(t, s, fresh.Config{}, func(t *testing.T, c *fresh.Coalescer[string, int]) {
+			ctx, leave := context.WithCancel(t.Context())
+			leaver := ask(ctx, c, keys...)
+			if st := c.Stats(); st.Waiters != 1 {
+				t.Errorf("one asks for %q: %+v", keys, st)
+			}
+			leave()
+			<-leaver
+			if st := c.Stats(); st.Waiters != 0 || st.Cancelled != 1 {
+				t.Errorf("nobody waits: %+v", st)
+			}
+		})
+	}
+}

@@ -240,7 +240,7 @@ func (c *Coalescer[K, T]) armLocked(now time.Duration) {
 		at = c.ready
 	}
 	switch {
-	case c.armed > 0 && at >= c.armed:
+	case c.armed != 0 && at >= c.armed:
 	case c.timer == nil:
 		c.armed, c.timer = at, c.clock.AfterFunc(at-now, c.wake)
 	default:
