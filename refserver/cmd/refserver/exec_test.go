@@ -249,7 +249,7 @@ func TestExecTellsItsOwnFailuresFromThoseOfTheCommand(t *testing.T) {
 	if out, code := l.run("exec", "box", "true"); code != exitExec || !strings.HasPrefix(out, "refserver: 404 not_found: ") {
 		t.Errorf("without the sandbox: %d %s", code, out)
 	}
-	if out, code := l.run("exec", "", "true"); code != exitExec || out != "refserver: no id of a sandbox\n" {
+	if out, code := l.run("exec", "", "true"); code != exitUsage || !strings.HasPrefix(out, "refserver: <id>: it is empty\n") {
 		t.Errorf("without an id, so that nothing was sent: %d %s", code, out)
 	}
 	if out, code := l.run("exec", "-i", "-d", "box", "true"); code != exitUsage {
