@@ -14,7 +14,7 @@ import (
 const crowd = 100
 
 // run is one call of the work. It is promised, unless it can start at once, then started, then answered; the work may return before
-// or after that. Coalescer.mu guards it, except for what is wanted once it has started, and the last group once done is closed.
+// or after that. Coalescer.mu guards it, except for what is wanted once it has started, and the answer, the last three, once it is there.
 type run[K comparable, T any] struct {
 	due     time.Duration // when its waiters are answered ErrBudget; while promised, only if the running one is wedged
 	last    time.Duration // what due must not pass: nobody waits longer than two budgets and an interval
@@ -27,10 +27,11 @@ type run[K comparable, T any] struct {
 	ctx      runContext
 	deserted bool // cancelled because nobody waited
 
+	full []chan struct{} // closed before done, one after the other; each has a crowd
+	done chan struct{}   // of those who come now; closed when answered
+	came int             // those who were given done
+
 	answered bool
-	full     []chan struct{} // closed before done, one after the other; each has a crowd
-	done     chan struct{}   // of those who come now; closed when answered
-	came     int             // those who were given done
 	val      T
 	err      error
 	panicked *PanicError
