@@ -33,6 +33,7 @@ func registryRows() []row {
 		{"registry hit, all cores", "otter GetIfPresent", parallel(keys, hitOf(ours)), parallel(keys, func(k string) bool { _, ok := cache.GetIfPresent(k); return ok }), 0.8},
 		{"miss, uncontended", "resenje Do", miss, resenjeMiss(), 1.2},
 		{"miss, uncontended", "x/sync DoChan", miss, doChanMiss(), 1},
+		{"miss, uncontended, by work that minds its context", "resenje Do", mindfulMiss(), mindfulResenjeMiss(), 1.2},
 	}
 }
 
@@ -115,6 +116,41 @@ func resenjeMiss() func(*testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, _, err := g.Do(context.Background(), "k", func(context.Context) (int, error) { return 1, nil }); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// mindful is work that can be interrupted, as a list over the network is.
+func mindful(ctx context.Context) (int, error) {
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	default:
+		return 1, nil
+	}
+}
+
+func mindfulMiss() func(*testing.B) {
+	return func(b *testing.B) {
+		c := fresh.New(func(ctx context.Context, _ []string) (int, error) { return mindful(ctx) }, fresh.Config{})
+		defer c.Close()
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.Do(context.Background(), "k"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func mindfulResenjeMiss() func(*testing.B) {
+	return func(b *testing.B) {
+		var g singleflight.Group[string, int]
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, err := g.Do(context.Background(), "k", mindful); err != nil {
 				b.Fatal(err)
 			}
 		}
