@@ -8,3 +8,10 @@ func (l *Ledger[K, C]) Unlocked() bool {
 	l.mu.Unlock()
 	return true
 }
+
+// WhileLocked calls f under the lock.
+func (l *Ledger[K, C]) WhileLocked(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+}
