@@ -24,7 +24,7 @@ const defaultTenant = "default"
 func (s *Server) postSandbox(w http.ResponseWriter, r *http.Request, c *call) error {
 	req, err := bodylimit.DecodeJSON[createJSON](s.json, w, r)
 	if err != nil {
-		return err
+		return unread(err)
 	}
 	spec, err := s.specOf(req)
 	if err != nil {

@@ -77,6 +77,12 @@ func unauthorized() *failure {
 	return &failure{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, text: "the token is missing or not valid here"}
 }
 
+// unread says how an error of reading a body is answered: it is not what its head said. A body that was refused has its own answer, for
+// which err is looked at first.
+func unread(err error) error {
+	return &failure{status: http.StatusBadRequest, code: wire.CodeBadRequest, text: "the body ends early, or is not in well-formed chunks", cause: err}
+}
+
 // failureOf says how an error about sandbox id is answered. What it does not know is the server's own fault.
 func failureOf(id string, err error) *failure {
 	var (

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
-	"github.com/keepwell-go/keepwell/bodylimit"
 )
 
 // forward passes a request on to the runner of its sandbox, and the answer back as it comes.
@@ -50,8 +48,8 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, c *call, e entry
 func (s *Server) reach(ctx context.Context, out *http.Request, e entry, up *upload) (*http.Response, error) {
 	resp, err := s.runners.transport.RoundTrip(out)
 	if err != nil {
-		if tooLarge := up.refusal(); tooLarge != nil {
-			return nil, tooLarge
+		if bad := up.fault(); bad != nil {
+			return nil, bad
 		}
 		return nil, s.lost(ctx, e, err)
 	}
@@ -168,8 +166,8 @@ func (u *upload) all() ([]byte, error) {
 		return nil, nil
 	}
 	b, err := io.ReadAll(u)
-	if err != nil && u.refusal() == nil {
-		err = fmt.Errorf("read body: %w", err)
+	if err != nil {
+		err = unread(err)
 	}
 	return b, err
 }
@@ -185,11 +183,10 @@ func (u *upload) again(body []byte) *upload {
 // ended says whether the body was read to its end.
 func (u *upload) ended() bool { return u.err() == io.EOF }
 
-// refusal returns the error of a body that is not accepted.
-func (u *upload) refusal() error {
-	switch err := u.err().(type) {
-	case *bodylimit.TooLargeError, *bodylimit.MalformedError, *bodylimit.EncodingError:
-		return err
+// fault returns how a body is answered that was not read to its end, since it is not accepted or not whole.
+func (u *upload) fault() error {
+	if err := u.err(); err != nil && err != io.EOF {
+		return unread(err)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (s *Server) discard(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if _, err = io.Copy(io.Discard, body); err != nil {
-		return fmt.Errorf("read body: %w", err)
+		return unread(err)
 	}
 	return nil
 }

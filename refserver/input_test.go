@@ -2,6 +2,7 @@ package refserver_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -232,6 +233,31 @@ func TestTheServerRefusesEncodedBodies(t *testing.T) {
 			}
 			r.Header.Set("Content-Encoding", "gzip")
 			w.roundTrip(r).want(t, 415, "unsupported_encoding")
+		}
+	})
+}
+
+// It is the client's fault on every route, be the body wanted there or not, and nothing else is blamed for it.
+func TestABodyOfBrokenChunksIsABadRequest(t *testing.T) { // R54
+	inBubble(t, func(t *testing.T, w *world) {
+		for _, protocol := range []int{wire.OldestProtocol, wire.Protocol} {
+			w.runner.speak(protocol)
+			w.create("a")
+			w.runner.handle(func(_ http.ResponseWriter, r *http.Request) {
+				if _, err := io.Copy(io.Discard, r.Body); err == nil {
+					t.Errorf("%s %s: the runner got a whole body", r.Method, r.URL)
+				}
+			})
+			for _, rt := range w.srv.Routes("a", "p") {
+				for _, chunks := range []string{"-1\r\n{}\r\n", "2\r\n{}XX0\r\n\r\n", "1;" + strings.Repeat("x", 8<<10) + "\r\n{"} {
+					head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\n", rt.Method, rt.Path, adminToken)
+					if got := w.raw(head + chunks); got.status != 400 || got.code() != wire.CodeBadRequest {
+						t.Errorf("protocol %d: %s %s with %.20q: %d %s", protocol, rt.Method, rt.Path, chunks, got.status, got.raw)
+					}
+				}
+			}
+			w.runner.handle(nil)
+			w.destroy("a").want(t, 200, "")
 		}
 	})
 }

@@ -63,21 +63,27 @@ func (w *world) sendBody(rt refserver.Route, n int, declared bool) answer {
 // declare says that n bytes come, and sends none.
 func (w *world) declare(rt refserver.Route, n int) answer {
 	w.t.Helper()
+	return w.raw(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", rt.Method, rt.Path, adminToken, n))
+}
+
+// raw sends a request as it is spelled.
+func (w *world) raw(request string) answer {
+	w.t.Helper()
 	c, err := w.net.dial(w.ctx, "", strings.TrimPrefix(w.url, "http://"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", rt.Method, rt.Path, adminToken, n)
+	go func() { _, _ = io.WriteString(c, request) }() // some answers come before it has all been read
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
-		w.t.Fatalf("%s %s with %d bytes declared: %v", rt.Method, rt.Path, n, err)
+		w.t.Fatalf("%.80q: %v", request, err)
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
 	a := answer{status: resp.StatusCode, header: resp.Header, raw: string(raw)}
 	if err = errors.Join(err, json.Unmarshal(raw, &a.body)); err != nil {
-		w.t.Fatalf("%s %s: %v", rt.Method, rt.Path, err)
+		w.t.Fatalf("%.80q: %v", request, err)
 	}
 	return a
 }
