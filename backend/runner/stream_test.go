@@ -1,10 +1,12 @@
 package runner_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -190,6 +192,14 @@ func TestRemoveDoesNotWaitForAnUpload(t *testing.T) {
 		return a.Pins == 1
 	})
 	d.remove("a")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	must(t, err)
+	defer resp.Body.Close()
+	var why wire.Error
+	must(t, json.NewDecoder(resp.Body).Decode(&why))
+	if resp.StatusCode != http.StatusNotFound || why.Code != wire.CodeSandboxGone {
+		t.Errorf("the upload is answered with %d %+v", resp.StatusCode, why)
+	}
 }
 
 func TestASilentStreamIsKeptOpen(t *testing.T) {

@@ -79,6 +79,9 @@ func (c *call) writeFailure(name string, err error) error {
 	if _, local := errors.AsType[*fs.PathError](err); local {
 		return err
 	}
+	if c.sb.ctx.Err() != nil {
+		return errSandboxGone // it was not the client that ended the body
+	}
 	return badRequest("write %s: the body ended early: %v", name, err)
 }
 
