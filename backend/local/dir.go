@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,12 +33,32 @@ func resolveDir(dir string) (string, error) {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err == nil {
-		err = os.Chmod(abs, 0o700)
+		err = closeDir(abs)
 	}
 	if err != nil {
 		return "", fmt.Errorf("local: state directory: %w", err)
 	}
 	return abs, nil
+}
+
+// closeDir takes the state directory away from everybody but its owner. It refuses one that others may be using, such as /tmp, since
+// they would be shut out of it.
+func closeDir(dir string) error {
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	ours := func(e fs.DirEntry) bool {
+		return slices.Contains([]string{sandboxesDir, keyFile, lockFile, startFile}, e.Name())
+	}
+	if fi.Mode().Perm()&0o077 != 0 && len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
+		return fmt.Errorf("%s is open to other users and holds what is not ours, such as %s: name a directory that is for nothing else", dir, entries[0].Name())
+	}
+	return os.Chmod(dir, 0o700)
 }
 
 // markOf returns what tells the sandboxes of this state directory from those of another on the same machine.

@@ -28,8 +28,10 @@ const idleConns = time.Minute
 
 // Config holds the settings of a Backend.
 type Config struct {
-	StateDir string   // required; made if absent, and closed to everybody but its owner
-	Command  []string // what starts a host runner, arguments included; nil: this program with `runner --host StateDir`
+	StateDir string // required; made if absent, and closed to everybody but its owner; refused if it is open and holds what is not ours
+	// Command starts a host runner, arguments included. Nil: this program with the arguments `runner --host StateDir`, which then has to
+	// call Host.
+	Command []string
 	// RequireConfinement refuses a host runner that lacks a uid for each sandbox, no_new_privs or Landlock.
 	RequireConfinement bool
 	Clock              clock.Clock // nil: the real one

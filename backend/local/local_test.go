@@ -4,6 +4,7 @@ package local_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -216,5 +217,25 @@ func TestStateIsForItsOwnerAlone(t *testing.T) {
 		if err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%q: mode %v, error %v; want %v", name, fi.Mode().Perm(), err, want)
 		}
+	}
+}
+
+func TestADirectoryThatOthersUseIsNotTakenForState(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "theirs"), nil, 0o600), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end() // so that a host that took it would end
+	_, opened := local.Open(local.Config{StateDir: dir, Command: []string{"/bin/false"}})
+	_, downed := local.Down(t.Context(), local.Config{StateDir: dir, Command: []string{"/bin/false"}})
+	for _, err := range []error{opened, downed, local.Host(ended, local.HostConfig{StateDir: dir})} {
+		if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "theirs") {
+			t.Errorf("error %v, want one that names the directory and what is in it", err)
+		}
+	}
+	if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != 0o777 {
+		t.Errorf("mode %v, error %v; want it left alone", fi.Mode().Perm(), err)
 	}
 }

@@ -76,6 +76,23 @@ func TestABadValueIsRefusedByNameAndReason(t *testing.T) {
 	}
 }
 
+func TestADirectoryThatOthersUseIsNotTakenForTheState(t *testing.T) {
+	l := newLab(t)
+	dir := filepath.Join(l.home, "shared")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "theirs"), nil, 0o600), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{{"serve", "--listen=127.0.0.1:0"}, {"down"}} {
+		out, code := l.run(append(command, "--state", dir)...)
+		if code != exitFailed || !strings.Contains(out, dir+" is open to other users and holds what is not ours, such as theirs") {
+			t.Errorf("%v ended with %d: %s", command, code, out)
+		}
+	}
+	if fi, err := os.Stat(dir); err != nil || fi.Mode().Perm() != 0o777 {
+		t.Errorf("its mode is %v, %v; want it left alone", fi.Mode().Perm(), err)
+	}
+}
+
 func TestAnAddressInUseIsAnErrorThatNamesIt(t *testing.T) {
 	l := newLab(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/keepwell-go/keepwell/refserver/client"
@@ -38,10 +39,24 @@ func stateDir(dir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// makeStateDir makes dir, for this user alone.
+// makeStateDir makes dir, for this user alone. It refuses one that others may be using, such as /tmp, since they would be shut out
+// of it.
 func makeStateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("state directory: %w; --state names another", err)
+	}
+	fi, err := os.Stat(dir)
+	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	ours := func(e fs.DirEntry) bool { return slices.Contains([]string{tokenFile, keyFile, "sandboxes"}, e.Name()) }
+	if fi.Mode().Perm()&0o077 != 0 && len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
+		return fmt.Errorf("state directory: %s is open to other users and holds what is not ours, such as %s: --state must name a directory that is for nothing else",
+			dir, entries[0].Name())
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return fmt.Errorf("state directory: %w", err)
