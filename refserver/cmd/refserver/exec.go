@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/refserver/client"
@@ -27,7 +28,7 @@ type execCmd struct {
 	Cwd     string            `env:"-" placeholder:"DIR" help:"Directory, relative to the workspace."`
 	Timeout time.Duration     `env:"-" placeholder:"DURATION" help:"Kill it after this time."`
 	ID      string            `arg:"" help:"Sandbox."`
-	Command []string          `arg:"" passthrough:"" help:"Command and arguments; one argument alone is a line for the shell."`
+	Command []string          `arg:"" passthrough:"" help:"Command and arguments; one argument alone is a line for the shell, or the path of a program."`
 }
 
 // Help is what --help adds.
@@ -71,8 +72,8 @@ func (c *execCmd) detached(ctx context.Context, api *client.Client, r wire.Start
 	if c.JSON {
 		return printJSON(started)
 	}
-	fmt.Println(started.ID)
-	return nil
+	_, err = fmt.Println(started.ID)
+	return err
 }
 
 // attached prints what the command prints, and passes stdin on meanwhile if that was asked for.
@@ -150,15 +151,23 @@ func (c *execCmd) whereabouts(id string) string {
 	return fmt.Sprintf("the command goes on as process %s: `refserver logs -f %s %s` follows it", id, c.ID, id)
 }
 
-// commandOf drops a leading --, and takes a single word with a space in it for a shell line.
+// commandOf drops a leading --, and takes one argument alone for a shell line. A path runs without a shell, which not every image has.
 func commandOf(args []string) wire.Command {
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
-	if len(args) == 1 && strings.ContainsAny(args[0], " \t\n|&;<>$") {
+	if len(args) == 1 && !isPath(args[0]) {
 		return wire.Command{Line: args[0]}
 	}
 	return wire.Command{Argv: args}
+}
+
+// isPath says whether a word holds a slash, and nothing that means more to a shell than to the system.
+func isPath(word string) bool {
+	special := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:@,", r)
+	}
+	return strings.Contains(word, "/") && !strings.ContainsFunc(word, special)
 }
 
 // execError is a failure of exec itself, which is not to be taken for one of the command.

@@ -33,6 +33,7 @@ func TestExecEndsWithTheCommandsOwnCodeAndKeepsItsStreamsApart(t *testing.T) {
 		{[]string{"--", "no-such-program"}, "", exitNotFound},
 		{[]string{"--", "/etc/passwd"}, "", exitCannotRun},
 		{[]string{"no-such-program $A"}, "", exitNotFound}, // the shell's own word
+		{[]string{"exit"}, "", 0},                          // one word is a line, too
 	}
 	for _, c := range cases {
 		args := append([]string{"exec"}, c.args...)
@@ -53,6 +54,22 @@ func TestExecEndsWithTheCommandsOwnCodeAndKeepsItsStreamsApart(t *testing.T) {
 	out, err := cmd.Output()
 	if err != nil || string(out) != "out\n" {
 		t.Errorf("stdout is %q, %v", out, err)
+	}
+}
+
+func TestOneArgumentIsALineForTheShellUnlessItIsAPath(t *testing.T) {
+	for _, path := range []string{"/bin/true", "./run.sh", "bin/tool-1_2+é:x@y,z", "../up"} {
+		if got := commandOf([]string{"--", path}); got.Argv == nil {
+			t.Errorf("%q is taken for the line %q", path, got.Line)
+		}
+	}
+	for _, line := range []string{"true", "cd", "echo hi", "~/run", "A=/b", "./run*", "`/bin/true`", "(/bin/true)", "'/bin/true'", `\/bin/true`} {
+		if got := commandOf([]string{line}); got.Line != line {
+			t.Errorf("%q is taken for the program %q", line, got.Argv)
+		}
+	}
+	if got := commandOf([]string{"echo hi", "there"}); len(got.Argv) != 2 {
+		t.Errorf("two arguments are taken for the line %q", got.Line)
 	}
 }
 
