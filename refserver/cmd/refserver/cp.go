@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,6 +16,15 @@ type cpCmd struct {
 	clientFlags
 	From string `arg:"" help:"File, or SANDBOX:PATH; - is stdin."`
 	To   string `arg:"" help:"File or directory, or SANDBOX:PATH, where a directory ends in a slash; - is stdout."`
+}
+
+// Help is what --help adds.
+func (*cpCmd) Help() string {
+	return `It copies one file. A directory goes through tar:
+
+tar -c DIR | refserver exec -i SANDBOX tar -x
+
+refserver exec SANDBOX tar -c DIR | tar -x`
 }
 
 // Run copies one file in or out.
@@ -64,7 +75,15 @@ func source(file string) (io.ReadCloser, error) {
 	if file == "-" {
 		return io.NopCloser(os.Stdin), nil
 	}
-	return os.Open(file)
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		_ = f.Close()
+		return nil, fmt.Errorf("cp: %s is a directory, and one file is copied at a time; see refserver cp --help", file)
+	}
+	return f, nil
 }
 
 // isDirectory tells a path of a sandbox that can name nothing but a directory, such as that of "box:" and "box:dir/".
@@ -73,7 +92,7 @@ func isDirectory(inside string) bool {
 	return last == "" || last == "." || last == ".."
 }
 
-// save writes content to a file, or to one of that name if to is a directory.
+// save writes content to a file, or to one of that name if to is a directory. A new file that did not get whole is removed.
 func save(to, name string, content io.Reader) error {
 	if to == "-" {
 		_, err := io.Copy(os.Stdout, content)
@@ -82,10 +101,18 @@ func save(to, name string, content io.Reader) error {
 	if info, err := os.Stat(to); err == nil && info.IsDir() {
 		to = filepath.Join(to, name)
 	}
-	f, err := os.Create(to)
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	made := err == nil
+	if errors.Is(err, fs.ErrExist) {
+		f, err = os.Create(to)
+	}
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(f, content)
-	return errors.Join(err, f.Close())
+	err = errors.Join(err, f.Close())
+	if err != nil && made {
+		err = errors.Join(err, os.Remove(to))
+	}
+	return err
 }
