@@ -52,8 +52,8 @@ func (c *createCmd) Run(ctx context.Context, g *cli) error {
 	if c.JSON {
 		return printJSON(sb)
 	}
-	fmt.Println(sb.ID)
-	return nil
+	_, err = fmt.Println(sb.ID)
+	return err
 }
 
 // patient creates the sandbox, as often as the server says that its image is still being fetched.

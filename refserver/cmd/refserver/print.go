@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 func printJSON(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
@@ -19,6 +22,20 @@ func table[T any](w io.Writer, head string, items []T, row func(T) string) error
 		fmt.Fprintln(tw, row(item))
 	}
 	return tw.Flush()
+}
+
+// oneLine writes what would end a line or a column, or command a terminal, as Go does in a string.
+func oneLine(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 // when shows Unix milliseconds in local time; 0 is never.

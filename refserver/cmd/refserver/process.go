@@ -34,7 +34,7 @@ func (c *psCmd) Run(ctx context.Context, g *cli) error {
 	}
 	slices.SortStableFunc(got, func(a, b wire.Process) int { return cmp.Compare(a.StartedAtMS, b.StartedAtMS) })
 	return table(os.Stdout, "PROCESS\tSTATE\tSTARTED\tCOMMAND", got, func(p wire.Process) string {
-		return fmt.Sprintf("%s\t%s\t%s\t%s", p.ID, stateOf(p), when(p.StartedAtMS), commandLine(p.Cmd))
+		return fmt.Sprintf("%s\t%s\t%s\t%s", p.ID, stateOf(p), when(p.StartedAtMS), oneLine(commandLine(p.Cmd)))
 	})
 }
 
@@ -107,6 +107,6 @@ func (c *killCmd) Run(ctx context.Context, g *cli) error {
 	if c.JSON {
 		return printJSON(wire.Killed{ID: c.Process, Killed: killed})
 	}
-	fmt.Printf("killed: %t\n", killed)
-	return nil
+	_, err = fmt.Printf("killed: %t\n", killed)
+	return err
 }
