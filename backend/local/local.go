@@ -66,6 +66,11 @@ func Open(cfg Config) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(cfg.Command) == 0 && slices.Equal(os.Args[1:], hostArgs(b.dir)) { // it would wait for itself
+		b.Close()
+		return nil, fmt.Errorf("local: this process was started to be the host runner of %s and calls Open: with the arguments `%s` it has to call Host",
+			b.dir, strings.Join(hostArgs("DIR"), " "))
+	}
 	if err := b.ensure(context.Background()); err != nil {
 		err = errors.Join(err, b.retract(err))
 		b.Close()

@@ -18,6 +18,9 @@ import (
 // noRaceSleep, in the environment of a program with the race detector, has it end at once: it would sleep for a second before.
 const noRaceSleep = "GORACE=atexit_sleep_ms=0"
 
+// opens, in the environment of a host runner, has it call Open instead of Host.
+const opens = "TEST_OPENS=1"
+
 // TestMain makes the test program a host runner where a Backend starts it as one, as it starts refserver.
 func TestMain(m *testing.M) {
 	args := flag.NewFlagSet("runner", flag.ExitOnError)
@@ -37,7 +40,12 @@ func host(dir string, protocol int) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	log, err := zap.NewDevelopment()
-	if err == nil {
+	name, value, _ := strings.Cut(opens, "=")
+	switch {
+	case err != nil:
+	case os.Getenv(name) == value:
+		_, err = local.Open(local.Config{StateDir: dir})
+	default:
 		err = local.Host(ctx, local.HostConfig{StateDir: dir, Version: "test", Protocol: protocol, Logger: log})
 	}
 	if err != nil {

@@ -182,8 +182,11 @@ func (b *Backend) command() ([]string, error) {
 		return b.cfg.Command, nil
 	}
 	program, err := ownProgram()
-	return []string{program, "runner", "--host", b.dir}, err
+	return append([]string{program}, hostArgs(b.dir)...), err
 }
+
+// hostArgs are the arguments with which a program is its own host runner.
+func hostArgs(dir string) []string { return []string{"runner", "--host", dir} }
 
 // scrub keeps of an environment what a program needs to run, and nothing that could be a secret.
 func scrub(environ []string) []string {

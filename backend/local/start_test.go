@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -119,6 +120,19 @@ func TestAHostThatDoesNotComeUpIsExplainedByItsLog(t *testing.T) {
 	_, err := local.Open(local.Config{StateDir: shortDir(t), Command: []string{"/bin/sh", "-c", "echo no luck today; exit 3"}})
 	if err == nil || !strings.Contains(err.Error(), "no luck today") || !strings.Contains(err.Error(), "host.log") {
 		t.Errorf("error %v, want one that shows the log", err)
+	}
+}
+
+func TestAProgramThatOpensWhereItShouldHostIsToldSo(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "runner", "--host", shortDir(t))
+	cmd.Env = append(os.Environ(), opens)
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "with the arguments `runner --host DIR` it has to call Host") {
+		t.Errorf("error %v, output %s", err, out)
 	}
 }
 
