@@ -105,3 +105,17 @@ func (s *Server) LaunchUntilRefused(id string, start func(*spawn.Confinement) er
 	}()
 	return ended
 }
+
+// MkdirAll makes a directory below home as a request does.
+func MkdirAll(home, name string) error {
+	w, err := newWorkspace(home, 0)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	root, err := w.open()
+	if err != nil {
+		return err
+	}
+	return w.mkdirAll(root, name)
+}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sort"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -181,13 +183,33 @@ func (w *workspace) mkdir(root *os.Root, name string) error {
 	return w.give(dir)
 }
 
-// mkdirAll makes a directory and those above it.
+// mkdirAll makes a directory and those above it. Each is made by way of the one above, since a walk from the root for each of many would
+// take as long as all of them squared.
 func (w *workspace) mkdirAll(root *os.Root, name string) error {
-	if name == "." {
+	names := strings.Split(name, "/")
+	there := sort.Search(len(names), func(n int) bool { return !isDir(root, path.Join(names[:n+1]...)) })
+	if there == len(names) {
 		return nil
 	}
-	if err := w.mkdirAll(root, path.Dir(name)); err != nil {
+	above, err := root.OpenRoot(path.Join(append([]string{"."}, names[:there]...)...))
+	if err != nil {
 		return err
 	}
-	return w.mkdir(root, name)
+	for _, name := range names[there:] {
+		err := w.mkdir(above, name)
+		if err != nil {
+			return errors.Join(err, above.Close())
+		}
+		next, err := above.OpenRoot(name)
+		if err = errors.Join(err, above.Close()); err != nil {
+			return err
+		}
+		above = next
+	}
+	return above.Close()
+}
+
+func isDir(root *os.Root, name string) bool {
+	info, err := root.Stat(name)
+	return err == nil && info.IsDir()
 }
