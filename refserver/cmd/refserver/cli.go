@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string) int {
 		err = checkIDs(command.Path)
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "refserver: %v\nrefserver: see refserver --help\n", err)
+		fmt.Fprintf(os.Stderr, "refserver: %s\n", misused(parser.Model.Children, args, err))
 		return exitUsage
 	}
 	err = command.Run(&c)
@@ -81,6 +81,23 @@ func run(ctx context.Context, args []string) int {
 		err = statusError(exitInterrupted) // by someone who knows it
 	}
 	return exitCode(err, os.Stderr)
+}
+
+// misused says what is wrong with a command line, and which help has it right. The parser takes what is no command for an argument of the
+// default one, and calls what is missing by a name of its own.
+func misused(commands []*kong.Node, args []string, err error) string {
+	text, help := err.Error(), "refserver --help"
+	if before, ok := strings.CutSuffix(text, ` but got "EOL" (<EOL>)`); ok {
+		text = before + ", and there is none"
+	}
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		if slices.ContainsFunc(commands, func(n *kong.Node) bool { return n.Name == args[0] }) {
+			help = "refserver " + args[0] + " --help"
+		} else {
+			text = fmt.Sprintf("there is no command %q", args[0])
+		}
+	}
+	return text + "\nrefserver: see " + help
 }
 
 // checkIDs refuses an empty id before anything is done. It is what a variable that is not set leaves of a command line, and would

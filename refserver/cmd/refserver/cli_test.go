@@ -42,6 +42,22 @@ func TestAnUnknownCommandOrModeIsRefusedAndNothingIsDone(t *testing.T) {
 	}
 }
 
+func TestAWrongCommandLineIsToldWhatIsWrongAndWhichHelpHasItRight(t *testing.T) {
+	l := newLab(t)
+	for line, want := range map[string]string{
+		"crate box":           "there is no command \"crate\"\nrefserver: see refserver --help",
+		"create a b":          "unexpected argument b\nrefserver: see refserver create --help",
+		"create box --ttl":    "--ttl: expected duration value, and there is none\nrefserver: see refserver create --help",
+		"create box --tt=1s":  "unknown flag --tt, did you mean \"--ttl\"?\nrefserver: see refserver create --help",
+		"--lsten=127.0.0.1:0": "unknown flag --lsten, did you mean \"--listen\"?\nrefserver: see refserver --help",
+		"exec box":            "expected \"<command> ...\"\nrefserver: see refserver exec --help",
+	} {
+		if out, code := l.run(strings.Fields(line)...); code != exitUsage || out != "refserver: "+want+"\n" {
+			t.Errorf("%s ended with %d: %s, want %s", line, code, out, want)
+		}
+	}
+}
+
 func TestABadValueIsRefusedByNameAndReason(t *testing.T) {
 	l := newLab(t)
 	cases := []struct {
