@@ -27,7 +27,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *call) error 
 	} else {
 		err = s.passOn(w, r, c, e, up)
 	}
-	if f, ok := errors.AsType[*failure](err); ok && c.route.starts && f.code == wire.CodeRunnerLost {
+	if f, ok := errors.AsType[*failure](err); ok && c.route.starts && (f.code == wire.CodeRunnerLost || f.code == wire.CodeUnavailable) {
 		f.text += "; whether it has started the process is not known"
 	}
 	return err

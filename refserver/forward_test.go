@@ -290,3 +290,31 @@ func TestAFailedStopLetsTheRequestsThatWaitedThrough(t *testing.T) {
 		(<-late).want(t, 200, "")
 	})
 }
+
+// Whoever starts it again without an id may run it twice, also where the backend cannot tell what became of the sandbox.
+func TestWhoeverLosesAStartIsToldThatItMayHaveHappened(t *testing.T) { // R99
+	const doubt = "whether it has started the process is not known"
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		w.runner.handle(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			panic(http.ErrAbortHandler) // it has started the process, and the answer is lost
+		})
+		for _, down := range []bool{false, true} {
+			code := wire.CodeRunnerLost
+			if down {
+				code = wire.CodeUnavailable
+				w.engine.Break()
+			}
+			for _, path := range []string{"exec", "processes"} {
+				got := w.do("POST", "/v1/sandboxes/a/"+path, `{"cmd":"true"}`).want(t, 503, code)
+				if !strings.HasSuffix(got.str("error"), doubt) {
+					t.Errorf("engine down is %t, %s: told %s", down, path, got.raw)
+				}
+			}
+			if got := w.do("POST", "/v1/sandboxes/a/files/mkdir?path=d", "").want(t, 503, code); strings.Contains(got.raw, doubt) {
+				t.Errorf("engine down is %t, what starts nothing: told %s", down, got.raw)
+			}
+		}
+	})
+}
