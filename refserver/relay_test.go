@@ -95,3 +95,70 @@ func TestTheLastEventIsKnownUpToItsLength(t *testing.T) { // R99
 		}
 	})
 }
+
+func TestAStreamThatBreaksOffEndsWithTheEventThatSaysSo(t *testing.T) { // R99
+	const start, out = `{"event":"start","id":"p"}` + "\n", `{"event":"stdout","data":"x"}` + "\n"
+	lost := `{"event":"error","error":"the runner of sandbox a was lost","code":"runner_lost"}` + "\n"
+	long := `{"event":"stdout","data":"` + strings.Repeat("x", 300<<10) + `"}` + "\n"
+	for _, c := range []struct {
+		name, path string
+		sends      string
+		breaks     bool
+		want       string
+	}{
+		{"whole", "exec", start + out + exitLine, false, start + out + exitLine},
+		{"whole_then_reset", "exec", start + out + exitLine, true, start + out + exitLine},
+		{"said_so_itself", "exec", start + `{"event":"error","code":"sandbox_gone"}` + "\n", false, start + `{"event":"error","code":"sandbox_gone"}` + "\n"},
+		{"between_lines", "exec", start + out, true, start + out + lost},
+		{"within_a_line", "exec", start + out + `{"event":"stdo`, true, start + out + lost},
+		{"within_the_exit", "exec", start + exitLine[:20], true, start + lost},
+		{"ends_politely_without_an_exit", "exec", start + out, false, start + out + lost},
+		{"empty", "exec", "", false, lost},
+		{"exit_in_the_data", "exec", start + `{"event":"stdout","data":"\n{\"event\":\"exit\"}"}` + "\n", false, start + `{"event":"stdout","data":"\n{\"event\":\"exit\"}"}` + "\n" + lost},
+		{"long_lines", "exec", start + long + long + exitLine, false, start + long + long + exitLine},
+		{"after_a_long_line", "exec", start + long, true, start + long + lost},
+		{"output_of_now", "processes/p/output", out, false, out},
+		{"output_of_now_broken", "processes/p/output", out, true, out + lost},
+		{"output_followed", "processes/p/output?follow=1", out, false, out + lost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.create("a")
+				w.runner.handle(sendStream(c.sends, c.breaks))
+				method := "POST"
+				if c.path != "exec" {
+					method = "GET"
+				}
+				if got := w.do(method, "/v1/sandboxes/a/"+c.path, ""); got.status != 200 || got.raw != c.want {
+					t.Errorf("the client got %.200q, want %.200q", got.raw, c.want)
+				}
+			})
+		})
+	}
+}
+
+func sendStream(lines string, breaks bool) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", wire.StreamType)
+		w.WriteHeader(200)
+		_, _ = io.WriteString(w, lines)
+		_ = http.NewResponseController(w).Flush()
+		if breaks {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+func TestALineTooLongToHoldBackThatBreaksOffStillEndsBeforeTheLastEvent(t *testing.T) { // R99
+	inBubble(t, func(t *testing.T, w *world) {
+		w.create("a")
+		part := `{"event":"stdout","data":"` + strings.Repeat("x", 300<<10)
+		w.runner.handle(sendStream(part, true))
+		got := w.do("POST", "/v1/sandboxes/a/exec", "").want(t, 200, "")
+		lines := strings.Split(got.raw, "\n")
+		if len(lines) != 3 || !strings.HasPrefix(part, lines[0]) || !strings.Contains(lines[1], `"code":"runner_lost"`) || lines[2] != "" {
+			t.Errorf("the client got %d lines, the second %q", len(lines), lines[min(1, len(lines)-1)])
+		}
+	})
+}
