@@ -229,16 +229,16 @@ func TestAProtocolThatIsNotSpokenIsMisuse(t *testing.T) {
 	}
 }
 
-// What assigns no ids goes on under a legacy runner as under a current one.
+// What assigns no ids goes on under a legacy runner as under a current one: processes, their streams and their ends.
 func TestALegacyRunnerDoesTheSame(t *testing.T) {
 	switch {
 	case testing.Short():
-		t.Skip("runs most of these tests once more")
+		t.Skip("runs many of these tests once more")
 	case protocol() != 0:
 		t.Skip("this is that run")
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.run",
-		"^Test(EveryRoute|Stdin|Signal|Kill|Exec|Output|Timeout|Bodies|TheIdle|Work|ARunning|AnExec|AReader|Close|Remove|ARemove|AStream|Nothing)")
+		"^Test(EveryRoute|StdinOf|Signal|Kill|Exec|OutputOfA|OutputIs|Timeout|TheIdle|Work|ARunning|AnExec|AReader|Close|ARemove|AStream|Nothing)")
 	cmd.Env = append(os.Environ(), inProtocol+"=1", "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Count(string(out), "\n--- PASS") < 21 {

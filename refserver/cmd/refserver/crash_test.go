@@ -15,7 +15,7 @@ import (
 
 var (
 	crashSeed   = flag.Uint64("crash.seed", 1, "seed of the crash points")
-	crashPoints = flag.Int("crash.points", 0, "number of crash points; 0: 234, or 78 with -short, 6 with the race detector")
+	crashPoints = flag.Int("crash.points", 0, "number of crash points; 0: 234, or 78 with -short, 3 with the race detector")
 	crashOnly   = flag.String("crash.only", "", "only the points whose description has this in it")
 )
 
@@ -37,7 +37,7 @@ func TestWhateverDiesWhatIsSaidAfterwardsIsTrueAndNothingIsLeft(t *testing.T) {
 	switch {
 	case n > 0:
 	case raceDetector: // which makes each a matter of many seconds
-		n = 6
+		n = 3
 	case testing.Short():
 		n = 78
 	default:
