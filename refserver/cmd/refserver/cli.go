@@ -72,6 +72,9 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		err = checkIDs(command.Path)
 	}
+	if err == nil {
+		err = checkRead(command, os.Stderr)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "refserver: %s\n", misused(parser.Model.Children, args, err))
 		return exitUsage

@@ -22,9 +22,9 @@ const (
 
 // dockerFlags are the flags of the Docker backend. The engine is that of DOCKER_HOST.
 type dockerFlags struct {
-	Owner        string `placeholder:"NAME" help:"Docker: the installation that sandboxes belong to, a-z and 0-9. Default: derived from the key in the state directory."`
-	Image        string `placeholder:"IMAGE" help:"Docker: for sandboxes that name none. Default: one that is made here, with a shell where there is a static busybox."`
-	RunnerBinary string `placeholder:"FILE" help:"Docker: the program that serves the inside of sandboxes. Default: keepwell-runner beside this program, else this program."`
+	Owner        string `backend:"docker" placeholder:"NAME" help:"Docker: the installation that sandboxes belong to, a-z and 0-9. Default: derived from the key in the state directory."`
+	Image        string `backend:"docker" placeholder:"IMAGE" help:"Docker: for sandboxes that name none. Default: one that is made here, with a shell where there is a static busybox."`
+	RunnerBinary string `backend:"docker" placeholder:"FILE" help:"Docker: the program that serves the inside of sandboxes. Default: keepwell-runner beside this program, else this program."`
 }
 
 // engine is what runs the sandboxes of a server.

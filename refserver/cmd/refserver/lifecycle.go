@@ -171,8 +171,8 @@ func (f clientFlags) each(g *cli, ids []string, words words, act func(*client.Cl
 }
 
 type downCmd struct {
-	Backend string `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum}). Default: ${default}."`
-	Owner   string `placeholder:"NAME" help:"Docker: whose sandboxes. Default: derived from the key in the state directory."`
+	Backend string `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum}); a flag of the other is refused, and its variable is not read. Default: ${default}."`
+	Owner   string `backend:"docker" placeholder:"NAME" help:"Docker: whose sandboxes. Default: derived from the key in the state directory."`
 }
 
 // Run ends all that the state directory holds running. It needs no server.

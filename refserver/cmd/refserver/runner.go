@@ -24,10 +24,12 @@ func (c *runnerCmd) Run(ctx context.Context) error {
 	if c.Protocol < wire.OldestProtocol || wire.Protocol < c.Protocol {
 		return usageError{fmt.Errorf("runner: --protocol %d is not among %d to %d", c.Protocol, wire.OldestProtocol, wire.Protocol)}
 	}
-	if len(c.Args) > 0 {
+	switch {
+	case len(c.Args) > 0 && c.Host != "":
+		return usageError{errors.New("runner: --host hosts the sandboxes of a state directory, and the arguments after -- serve one: give one of the two")}
+	case len(c.Args) > 0:
 		return c.dedicated(ctx)
-	}
-	if c.Host == "" {
+	case c.Host == "":
 		return usageError{errors.New("runner: --host DIR is missing: this mode hosts the sandboxes of a state directory")}
 	}
 	log, err := zap.NewProduction()

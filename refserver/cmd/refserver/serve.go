@@ -32,7 +32,7 @@ const (
 
 type serveCmd struct {
 	Listen             string        `placeholder:"HOST:PORT" default:"127.0.0.1:8080" help:"Address to serve on; port 0 picks one. Default: ${default}."`
-	Backend            string        `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum}). Default: ${default}."`
+	Backend            string        `placeholder:"NAME" default:"local" enum:"local,docker" help:"What runs the sandboxes (${enum}); a flag of the other is refused, and its variable is not read. Default: ${default}."`
 	NoAuth             bool          `help:"Ask for no token. Only on a loopback address, and only where no sandbox is hostile: they reach it too."`
 	MaxSandboxes       int           `placeholder:"N" default:"256" help:"Sandboxes that may exist at once, those being created included. Default: ${default}."`
 	MaxPerTenant       int           `placeholder:"N" default:"0" help:"The same for each tenant; 0, the default: no such limit."`
@@ -41,7 +41,7 @@ type serveCmd struct {
 	SweepEvery         time.Duration `placeholder:"DURATION" default:"60s" help:"Time between two sweeps. Default: ${default}."`
 	MaxBodyBytes       int64         `placeholder:"BYTES" default:"${max_body}" help:"Largest JSON request body. Default: ${default}."`
 	MaxFileBytes       int64         `placeholder:"BYTES" default:"${max_file}" help:"Largest file that is written. Default: ${default}."`
-	RequireConfinement bool          `help:"Refuse to start where the machine cannot confine sandboxes fully."`
+	RequireConfinement bool          `backend:"local" help:"Local: refuse to start where the machine cannot confine sandboxes fully."`
 	dockerFlags
 	storeFlags
 	Log string `placeholder:"FORM" default:"auto" enum:"auto,console,json" help:"Form of the log on stderr (${enum}); auto, the default, is console on a terminal."`
