@@ -18,6 +18,7 @@ import (
 	"github.com/keepwell-go/keepwell/refserver/binding"
 	"github.com/keepwell-go/keepwell/refserver/binding/bindingtest"
 	"github.com/keepwell-go/keepwell/refserver/binding/database"
+	"github.com/keepwell-go/keepwell/refserver/internal/postgrestest"
 )
 
 // TestMain makes the test binary a writer of its own where a test asks for one, and ends the server that tests have shared.
@@ -47,11 +48,11 @@ func TestMain(m *testing.M) {
 var started atomic.Bool
 
 // sharedPostgres starts a server at the first call.
-var sharedPostgres = sync.OnceValues(func() (*bindingtest.Postgres, error) {
+var sharedPostgres = sync.OnceValues(func() (*postgrestest.Server, error) {
 	if !started.Load() {
 		return nil, nil
 	}
-	return bindingtest.NewPostgres(context.Background())
+	return postgrestest.New(context.Background())
 })
 
 var schemas atomic.Int64
@@ -59,12 +60,12 @@ var schemas atomic.Int64
 // postgresURL returns the URL of an empty schema that no other test uses.
 func postgresURL(t testing.TB) string {
 	t.Helper()
-	base := os.Getenv(bindingtest.PostgresVariable)
+	base := os.Getenv(postgrestest.Variable)
 	if base == "" {
 		started.Store(true)
 		server, err := sharedPostgres()
 		if err != nil {
-			bindingtest.SkipWithoutPostgres(t, err)
+			postgrestest.SkipIfMissing(t, err)
 		}
 		base = server.URL()
 	}

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/keepwell-go/keepwell/refserver/binding"
-	"github.com/keepwell-go/keepwell/refserver/binding/bindingtest"
 	"github.com/keepwell-go/keepwell/refserver/binding/database"
+	"github.com/keepwell-go/keepwell/refserver/internal/postgrestest"
 )
 
 // hides fails the test if an error, as all of its parts print it, has a secret in it.
@@ -32,12 +32,12 @@ func hides(t *testing.T, err error, secret string) {
 }
 
 func TestAServerThatGoesAwayIsAnErrorUntilItIsBack(t *testing.T) {
-	if os.Getenv(bindingtest.PostgresVariable) != "" {
-		t.Skip("the server that " + bindingtest.PostgresVariable + " names is not this test's to stop")
+	if os.Getenv(postgrestest.Variable) != "" {
+		t.Skip("the server that " + postgrestest.Variable + " names is not this test's to stop")
 	}
-	server, err := bindingtest.NewPostgres(t.Context())
+	server, err := postgrestest.New(t.Context())
 	if err != nil {
-		bindingtest.SkipWithoutPostgres(t, err)
+		postgrestest.SkipIfMissing(t, err)
 	}
 	t.Cleanup(func() { must(t, server.Remove()) })
 	logs, seen := observer.New(zap.DebugLevel)

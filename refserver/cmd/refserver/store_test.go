@@ -11,7 +11,7 @@ import (
 
 	"github.com/keepwell-go/keepwell/backend"
 	"github.com/keepwell-go/keepwell/refserver/binding"
-	"github.com/keepwell-go/keepwell/refserver/binding/bindingtest"
+	"github.com/keepwell-go/keepwell/refserver/internal/postgrestest"
 )
 
 // secretWord is a password that must not be seen anywhere.
@@ -111,12 +111,12 @@ func TestHelpAdvisesTheVariableForSecrets(t *testing.T) {
 }
 
 func TestAServerWithPostgresHandsThePasswordToNobody(t *testing.T) {
-	if os.Getenv(bindingtest.PostgresVariable) != "" {
+	if os.Getenv(postgrestest.Variable) != "" {
 		t.Skip("the test looks for a password of its own")
 	}
-	db, err := bindingtest.NewPostgres(t.Context())
+	db, err := postgrestest.New(t.Context())
 	if err != nil {
-		bindingtest.SkipWithoutPostgres(t, err)
+		postgrestest.SkipIfMissing(t, err)
 	}
 	t.Cleanup(func() {
 		if err := db.Remove(); err != nil {

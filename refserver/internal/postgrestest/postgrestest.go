@@ -1,4 +1,5 @@
-package bindingtest
+// Package postgrestest gives tests a PostgreSQL server of their own.
+package postgrestest
 
 import (
 	"context"
@@ -19,8 +20,8 @@ import (
 	"time"
 )
 
-// PostgresVariable names a database for tests by its URL. Without it they start a server of their own.
-const PostgresVariable = "TEST_POSTGRES"
+// Variable names a database for tests by its URL. Without it they start a server of their own.
+const Variable = "TEST_POSTGRES"
 
 // startTime is how long a server may take until it answers.
 const startTime = time.Minute
@@ -28,8 +29,8 @@ const startTime = time.Minute
 // supervisor runs a server until its standard input ends, which it does when the tests end, however they do.
 const supervisor = `"$@" & server=$!; { read -r _; kill -INT $server; } <&3 2>/dev/null & wait $server`
 
-// Postgres is a PostgreSQL server of a test's own, reached over a socket in its directory.
-type Postgres struct {
+// Server is a PostgreSQL server of a test's own, reached over a socket in its directory.
+type Server struct {
 	Password string // that each URL carries
 
 	dir, bin string
@@ -39,15 +40,15 @@ type Postgres struct {
 }
 
 // URL returns the URL of a database that exists.
-func (p *Postgres) URL() string {
-	query := url.Values{"host": {p.dir}}.Encode()
-	return (&url.URL{Scheme: "postgres", User: url.UserPassword("keeper", p.Password), Path: "/postgres", RawQuery: query}).String()
+func (s *Server) URL() string {
+	query := url.Values{"host": {s.dir}}.Encode()
+	return (&url.URL{Scheme: "postgres", User: url.UserPassword("keeper", s.Password), Path: "/postgres", RawQuery: query}).String()
 }
 
-// NewPostgres starts a server with the programs of PATH or of Debian's packages, in a directory of its own. The caller must Remove
+// New starts a server with the programs of PATH or of Debian's packages, in a directory of its own. The caller must Remove
 // it. Its error is exec.ErrNotFound where there are no such programs.
-func NewPostgres(ctx context.Context) (*Postgres, error) {
-	bin, err := postgresPrograms()
+func New(ctx context.Context) (*Server, error) {
+	bin, err := programs()
 	if err != nil {
 		return nil, err
 	}
@@ -55,21 +56,21 @@ func NewPostgres(ctx context.Context) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{Password: "pw-" + rand.Text() + "-%/?", dir: dir, bin: bin}
-	if p.user, err = ordinaryUser(); err == nil {
-		err = p.init(ctx)
+	s := &Server{Password: "pw-" + rand.Text() + "-%/?", dir: dir, bin: bin}
+	if s.user, err = ordinaryUser(); err == nil {
+		err = s.init(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := p.Start(ctx); err != nil {
-		return nil, errors.Join(err, p.Remove())
+	if err := s.Start(ctx); err != nil {
+		return nil, errors.Join(err, s.Remove())
 	}
-	return p, nil
+	return s, nil
 }
 
-// postgresPrograms returns the directory of the newest server that is installed.
-func postgresPrograms() (string, error) {
+// programs returns the directory of the newest server that is installed.
+func programs() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if path, err := exec.LookPath("postgres"); err == nil {
 		path, err = filepath.EvalSymlinks(path) // to where the other programs are
@@ -104,18 +105,18 @@ func ordinaryUser() (*syscall.Credential, error) {
 }
 
 // init makes the data directory.
-func (p *Postgres) init(ctx context.Context) error {
-	secret := filepath.Join(p.dir, "password")
-	if err := os.WriteFile(secret, []byte(p.Password), 0o600); err != nil {
+func (s *Server) init(ctx context.Context) error {
+	secret := filepath.Join(s.dir, "password")
+	if err := os.WriteFile(secret, []byte(s.Password), 0o600); err != nil {
 		return err
 	}
-	if p.user != nil {
-		uid, gid := int(p.user.Uid), int(p.user.Gid)
-		if err := errors.Join(os.Chown(p.dir, uid, gid), os.Chown(secret, uid, gid)); err != nil {
+	if s.user != nil {
+		uid, gid := int(s.user.Uid), int(s.user.Gid)
+		if err := errors.Join(os.Chown(s.dir, uid, gid), os.Chown(secret, uid, gid)); err != nil {
 			return err
 		}
 	}
-	cmd := p.command(ctx, "initdb", "-D", p.data(), "-U", "keeper", "--pwfile", secret, "--auth=scram-sha-256", "--no-sync",
+	cmd := s.command(ctx, "initdb", "-D", s.data(), "-U", "keeper", "--pwfile", secret, "--auth=scram-sha-256", "--no-sync",
 		"-E", "UTF8", "--locale=C")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
@@ -123,72 +124,71 @@ func (p *Postgres) init(ctx context.Context) error {
 	return nil
 }
 
-func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // command returns a command of the server's programs, run as an ordinary user.
-func (p *Postgres) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	if !filepath.IsAbs(name) {
-		cmd = exec.CommandContext(ctx, filepath.Join(p.bin, name), args...)
+		cmd = exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
 	}
-	cmd.Dir = p.dir
+	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.user}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.user}
 	return cmd
 }
 
 // Start starts the server and returns when it answers.
-func (p *Postgres) Start(ctx context.Context) error {
+func (s *Server) Start(ctx context.Context) error {
 	end, keep, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer end.Close()
-	log, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return errors.Join(err, keep.Close())
 	}
 	defer log.Close()
-	p.keep = keep
-	p.cmd = p.command(context.WithoutCancel(ctx), "/bin/sh", "-c", supervisor, "sh", filepath.Join(p.bin, "postgres"), "-D", p.data(),
-		"-k", p.dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB")
-	p.cmd.ExtraFiles, p.cmd.Stdout, p.cmd.Stderr = []*os.File{end}, log, log
-	if err := p.cmd.Start(); err != nil {
+	s.keep = keep
+	s.cmd = s.command(context.WithoutCancel(ctx), "/bin/sh", "-c", supervisor, "sh", filepath.Join(s.bin, "postgres"), "-D", s.data(),
+		"-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB")
+	s.cmd.ExtraFiles, s.cmd.Stdout, s.cmd.Stderr = []*os.File{end}, log, log
+	if err := s.cmd.Start(); err != nil {
 		return errors.Join(err, keep.Close())
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	for {
-		err := p.command(ctx, "pg_isready", "-q", "-h", p.dir, "-t", "1").Run()
+		err := s.command(ctx, "pg_isready", "-q", "-h", s.dir, "-t", "1").Run()
 		if err == nil {
 			return nil
 		}
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() > 2 || ctx.Err() != nil { // 1 and 2: not yet
 			said, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("postgres does not answer: %w\n%s", errors.Join(err, p.Stop()), said)
+			return fmt.Errorf("postgres does not answer: %w\n%s", errors.Join(err, s.Stop()), said)
 		}
 	}
 }
 
 // Stop ends the server and all connections to it. Start goes on with the same data.
-func (p *Postgres) Stop() error {
-	if p.cmd == nil {
+func (s *Server) Stop() error {
+	if s.cmd == nil {
 		return nil
 	}
-	err := errors.Join(p.keep.Close(), p.cmd.Wait())
-	p.cmd = nil
+	err := errors.Join(s.keep.Close(), s.cmd.Wait())
+	s.cmd = nil
 	return err
 }
 
 // Remove ends the server and removes its data.
-func (p *Postgres) Remove() error { return errors.Join(p.Stop(), os.RemoveAll(p.dir)) }
+func (s *Server) Remove() error { return errors.Join(s.Stop(), os.RemoveAll(s.dir)) }
 
-// SkipWithoutPostgres skips a test that NewPostgres has failed for want of programs, or fails it where KEEPWELL_REQUIRE lists
-// postgres.
-func SkipWithoutPostgres(t testing.TB, err error) {
+// SkipIfMissing skips a test that New has failed for want of programs, or fails it where KEEPWELL_REQUIRE lists postgres.
+func SkipIfMissing(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, exec.ErrNotFound) && !slices.Contains(strings.Split(os.Getenv("KEEPWELL_REQUIRE"), ","), "postgres") {
-		t.Skipf("%v; install postgresql, or name a database by %s", err, PostgresVariable)
+		t.Skipf("%v; install postgresql, or name a database by %s", err, Variable)
 	}
 	t.Fatal(err)
 }
