@@ -101,7 +101,7 @@ func (r *Registry[K, V]) register(f *flight[K, V], v V) {
 		return
 	}
 	f.settled = true // from here on it is a matter of reporting, which has no budget
-	if r.live.load(f.key) != nil || r.holds[f.key] != nil || r.fence.tombs[f.key] > f.seq {
+	if r.live.load(f.key) != nil || r.holds[f.key] != nil || r.fence.tombs[f.key].seq > f.seq {
 		r.stats.Fenced++
 		r.mu.Unlock()
 		return

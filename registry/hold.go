@@ -39,8 +39,7 @@ type Hold[K comparable, V any] struct {
 
 	// The rest is guarded by Registry.mu.
 	committed bool
-	busy      bool // one of Fill, Release and Cancel is being made
-	ended     bool
+	busy      bool          // one of Fill, Release and Cancel is being made
 	changed   chan struct{} // closed when a waiter should look again; nil while there is none
 }
 
@@ -146,7 +145,7 @@ func (h *Hold[K, V]) Release() bool {
 }
 
 // Cancel ends the hold and leaves things as they were before it: an entry that was taken is there again, with its old Version, and
-// Observe is not told. Defer it as soon as there is a hold; after Fill or Release it does nothing.
+// Observe is not told. Where there was none, nobody knows what the create has left: who is waiting in Resolve gets another list. Defer it as soon as there is a hold; after Fill or Release it does nothing.
 func (h *Hold[K, V]) Cancel() bool {
 	if !h.claim() {
 		return false
@@ -158,7 +157,7 @@ func (h *Hold[K, V]) Cancel() bool {
 		again := *h.taken
 		back = &again
 	}
-	h.endLocked(back)
+	h.endLocked(back, true)
 	return true
 }
 
@@ -193,7 +192,7 @@ func (h *Hold[K, V]) told(next *record[K, V], ok bool) {
 	defer h.r.mu.Unlock()
 	switch {
 	case ok || next == nil:
-		h.endLocked(next)
+		h.endLocked(next, false)
 	case h.local:
 		h.busy = false
 		h.wakeLocked()
@@ -202,10 +201,11 @@ func (h *Hold[K, V]) told(next *record[K, V], ok bool) {
 	}
 }
 
-// endLocked ends the transition with next registered, or with nothing and a fence against older lists.
-func (h *Hold[K, V]) endLocked(next *record[K, V]) {
+// endLocked ends the transition with next registered, or with nothing and a fence against older lists; open says that there may
+// be an object all the same.
+func (h *Hold[K, V]) endLocked(next *record[K, V], open bool) {
 	if next == nil {
-		h.r.fence.bury(h.key)
+		h.r.fence.bury(h.key, open)
 	} else {
 		next.seq = h.r.fence.tick()
 		h.r.live.addLocked(next)

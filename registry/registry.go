@@ -158,7 +158,7 @@ func New[K comparable, V any](list func(ctx context.Context, keys []K) (Snapshot
 	cfg = withDefaults(cfg)
 	r := &Registry[K, V]{cfg: cfg, holds: make(map[K]*Hold[K, V]), flights: make(map[K]*flight[K, V])}
 	r.live.init()
-	r.fence.tombs = make(map[K]uint64)
+	r.fence.tombs = make(map[K]tomb[K])
 	r.base, r.cancel = context.WithCancelCause(cfg.Base)
 	r.lists = fresh.New(func(ctx context.Context, keys []K) (*listing[K, V], error) {
 		r.mu.Lock()
@@ -258,7 +258,7 @@ func (r *Registry[K, V]) Close() {
 type Stats struct {
 	Entries     int    // registered now
 	Held        int    // keys in transition now
-	Tombstones  int    // removals that a list in progress may not know of; 0 when there is none
+	Tombstones  int    // removals, and holds that came to nothing, of which a list in progress may not know; 0 when there is none
 	Misses      uint64 // calls of Resolve that missed, and of Refresh
 	Adopted     uint64
 	Declined    uint64 // by Adopt, with ErrNotAdoptable

@@ -174,6 +174,7 @@ func (r *Registry[K, V]) judge(k K, l *listing[K, V], rd *reader) (v verdict[K, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	value, listed := l.Items[k]
+	tomb := r.fence.tombs[k]
 	rec := r.live.load(k)
 	switch h := r.holds[k]; {
 	case h != nil:
@@ -184,11 +185,14 @@ func (r *Registry[K, V]) judge(k K, l *listing[K, V], rd *reader) (v verdict[K, 
 		v.entry = rec.Entry
 	case rec != nil && l.tells():
 		v.dropped = r.dropLocked(rec)
-	case r.fence.tombs[k] > l.seq:
+	case tomb.seq > l.seq && !tomb.open:
 		if listed {
 			r.stats.Fenced++
 		}
 		v.err = &absentError[K]{k}
+	case tomb.seq > l.seq && listed:
+		r.stats.Fenced++
+		v.wait = over()
 	case listed:
 		v.flight, v.starts, v.err = r.flightLocked(k, value, l.seq, rd)
 	case l.tells():
@@ -197,6 +201,13 @@ func (r *Registry[K, V]) judge(k K, l *listing[K, V], rd *reader) (v verdict[K, 
 		v.err = fmt.Errorf("%w: %v is not in the list, which was incomplete", ErrUnavailable, k)
 	}
 	return v
+}
+
+// over is what to wait for where nothing is left to wait for, but a younger list has to be asked.
+func over() <-chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
 }
 
 // expendable reports whether rec is old enough for its absence from l to count.
