@@ -111,6 +111,7 @@ func (s *Server) halt(ctx context.Context, h *hold, b *box) (backend.Outcome, er
 	tok, _ := s.led.Get(b.ID)
 	tok.Stopping()
 	defer tok.Cancel()
+	defer s.moving.show(b.Sandbox, stateStopping)()
 	out, err := s.be.Stop(ctx, b.Ref)
 	if out == backend.Unknown {
 		return out, unknownOutcome(b.ID, wire.CodeStopFailed, err)

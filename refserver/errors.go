@@ -73,6 +73,21 @@ func preparing(id string, err error) *failure {
 	}
 }
 
+// inTransition says that id is held by somebody who does not destroy it, for what as far as that is known.
+func (s *Server) inTransition(id string) *failure {
+	f := &failure{
+		status: http.StatusServiceUnavailable, code: wire.CodeCreating, retry: 1,
+		text: "sandbox " + strconv.Quote(id) + " is in other hands for a moment",
+	}
+	switch s.moving.state(id) {
+	case stateCreating:
+		f.text = "sandbox " + strconv.Quote(id) + " is being created"
+	case stateStopping:
+		f.text = "sandbox " + strconv.Quote(id) + " is being stopped"
+	}
+	return f
+}
+
 func unauthorized() *failure {
 	return &failure{status: http.StatusUnauthorized, code: wire.CodeUnauthorized, text: "the token is missing or not valid here"}
 }
@@ -84,7 +99,7 @@ func unread(err error) error {
 }
 
 // failureOf says how an error about sandbox id is answered. What it does not know is the server's own fault.
-func failureOf(id string, err error) *failure {
+func (s *Server) failureOf(id string, err error) *failure {
 	var (
 		f        *failure
 		stopped  *stoppedError
@@ -102,7 +117,7 @@ func failureOf(id string, err error) *failure {
 			more: map[string]any{"state": stateStopped},
 		}
 	case errors.As(err, &held) && !held.Destroying:
-		return &failure{status: http.StatusServiceUnavailable, code: wire.CodeCreating, text: "sandbox " + strconv.Quote(id) + " is being created", retry: 1}
+		return s.inTransition(id)
 	case held != nil, errors.Is(err, registry.ErrNotFound):
 		return notFound(id)
 	case errors.Is(err, backend.ErrPreparing):
@@ -140,7 +155,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, c *call, err error
 	if c.route != nil && s.limiterOf(c.route).Refuse(w, r, err) {
 		return
 	}
-	f := failureOf(c.id, err)
+	f := s.failureOf(c.id, err)
 	if f.status >= http.StatusInternalServerError {
 		s.log.Warn("request failed", zap.String("method", r.Method), zap.String("sandbox", c.id), zap.Int("status", f.status),
 			zap.String("code", f.code), zap.Error(f))

@@ -27,10 +27,15 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *call) error 
 	} else {
 		err = s.passOn(w, r, c, e, up)
 	}
-	if f, ok := errors.AsType[*failure](err); ok && c.route.starts && (f.code == wire.CodeRunnerLost || f.code == wire.CodeUnavailable) {
+	if f, ok := errors.AsType[*failure](err); ok && c.route.starts && leavesOpen(f) {
 		f.text += "; whether it has started the process is not known"
 	}
 	return err
+}
+
+// leavesOpen says whether f, of a runner that did not answer, does not tell what became of the request.
+func leavesOpen(f *failure) bool {
+	return f.code == wire.CodeRunnerLost || f.code == wire.CodeUnavailable || f.code == wire.CodeCreating
 }
 
 // passOn passes a request on as it is, and the answer back.

@@ -62,15 +62,12 @@ func (s *Server) pin(e entry) (end func(), ok bool) {
 }
 
 // lost says what a runner that does not answer means: nothing but the backend tells whether the sandbox is gone, and then the
-// registry drops it.
+// registry drops it. What holds for it by then may as well be something else, such as that it is created anew.
 func (s *Server) lost(ctx context.Context, e entry, cause error) error {
-	_, err := s.refresh(ctx, e.Key)
-	held, isHeld := errors.AsType[*registry.HeldError](err)
-	switch {
-	case errors.Is(err, registry.ErrNotFound), isHeld && held.Destroying:
-		return err
-	case err != nil:
-		return unavailable(errors.Join(cause, err))
+	if _, err := s.refresh(ctx, e.Key); err != nil {
+		f := s.failureOf(e.Key, err)
+		f.cause = errors.Join(cause, err)
+		return f
 	}
 	return &failure{
 		status: http.StatusServiceUnavailable, code: wire.CodeRunnerLost, retry: 1, cause: cause,

@@ -6,7 +6,7 @@ import (
 	"github.com/keepwell-go/keepwell/backend"
 )
 
-// moving has the sandboxes that are on their way in or out, which the registry does not show.
+// moving has the sandboxes that are on their way in or out or being stopped, which the registry does not show.
 type moving struct {
 	mu    sync.Mutex // guards boxes
 	boxes map[*box]struct{}
@@ -27,6 +27,18 @@ func (m *moving) show(sb backend.Sandbox, state string) (hide func()) {
 		defer m.mu.Unlock()
 		delete(m.boxes, b)
 	}
+}
+
+// state returns what goes on with id, "" if nothing does.
+func (m *moving) state(id string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for b := range m.boxes {
+		if b.ID == id {
+			return b.state
+		}
+	}
+	return ""
 }
 
 func (m *moving) all() (all []*box) {

@@ -8,6 +8,9 @@ const (
 	stateDestroying = "destroying"
 )
 
+// stateStopping is one that no answer has: while it lasts, look-ups of a registered sandbox wait.
+const stateStopping = "stopping"
+
 // sandboxJSON is a sandbox as a client sees it. It has no clock of its activity: the runner alone knows that one.
 type sandboxJSON struct {
 	ID            string `json:"id"`
