@@ -18,7 +18,8 @@ func ExampleDecodeJSON() {
 		if limit.Refuse(w, r, err) {
 			return
 		}
-		if err != nil { // the client has gone
+		if err != nil { // the body broke off, and whoever still listens takes an answer of no words for a success
+			http.Error(w, "the body could not be read", http.StatusBadRequest)
 			return
 		}
 		fmt.Fprintf(w, "one %s, please", order.Item)
@@ -41,6 +42,10 @@ func ExampleLimiter_Handler() {
 	store := limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		if limit.Refuse(w, r, err) {
+			return
+		}
+		if err != nil {
+			http.Error(w, "the body could not be read", http.StatusBadRequest)
 			return
 		}
 		fmt.Fprintf(w, "stored %d bytes", n)

@@ -18,8 +18,9 @@ var (
 )
 
 // DecodeJSON reads the body of r, within the limit and to its end, and decodes the one JSON value in it. If that fails it returns the zero
-// value and a [TooLargeError], a [MalformedError] or an [EncodingError], all of them for [Limiter.Refuse]; or, when the client could not be
-// heard, an error that wraps what the connection said. It holds the body in memory, at most Max bytes of it.
+// value and a [TooLargeError], a [MalformedError] or an [EncodingError], all of them for [Limiter.Refuse]; or, when the body broke off, an
+// error that wraps what the connection said: its client may still be there, so answer that too. It holds the body in memory, at most
+// Max bytes of it.
 func DecodeJSON[T any](l *Limiter, w http.ResponseWriter, r *http.Request) (T, error) {
 	var value, zero T
 	data, err := l.readAll(w, r)

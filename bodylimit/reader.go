@@ -2,6 +2,7 @@ package bodylimit
 
 import (
 	"compress/gzip"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -34,10 +35,22 @@ func (b *reader) Read(p []byte) (int, error) {
 		n = int(b.left)
 		err = &TooLargeError{Limit: b.client.limiter.Max, Declared: -1}
 		b.client.hurry()
+	} else if err != nil && err != io.EOF {
+		err = b.theirs(err)
 	}
 	b.left -= int64(n)
 	b.err = err
 	return n, err
+}
+
+// theirs returns err, as an error of this package if it is that of a smaller limit which net/http keeps around this one.
+func (b *reader) theirs(err error) error {
+	e, ok := errors.AsType[*http.MaxBytesError](err)
+	if !ok {
+		return err
+	}
+	b.client.hurry()
+	return &TooLargeError{Limit: e.Limit, Declared: -1}
 }
 
 func (b *reader) Close() error {

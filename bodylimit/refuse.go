@@ -60,7 +60,8 @@ type answer struct {
 
 // Refuse answers err, if a [TooLargeError], an [EncodingError] or a [MalformedError] is in it, with 413, 415 or 400 and the JSON object
 // {"error": text, "code": "payload_too_large" | "unsupported_encoding" | "bad_request"}. Otherwise, or if err is nil, it writes nothing
-// and returns false. Nothing may have been written to w before, and nothing should be after.
+// and returns false: then answer err yourself, since net/http makes a 200 of a handler that writes nothing. Nothing may have been
+// written to w before, and nothing should be after.
 //
 // If a part of the body may still be on its way, the answer is flushed, then Refuse goes on reading for as long as [Limiter] says, then
 // net/http ends the connection or, over HTTP/2, the stream, for whose end some clients wait. For that w must be net/http's own, or have
