@@ -78,9 +78,10 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 // Body returns the bounded body of r without reading from it. If the headers alone are enough to refuse it, the error is a
 // [TooLargeError], for the Content-Length, or an [EncodingError].
 //
-// Reads of the body return a [TooLargeError] when it passes the limit, or a smaller one that net/http keeps around it, a [MalformedError] when it cannot be decoded, and what the
-// connection says otherwise; each of them is repeated by every later read. No more than Max bytes are ever returned. Over HTTP/1 the
-// read that passes the limit starts the time of Drain, after which nothing more is read from the connection.
+// Reads of the body return a [TooLargeError] when it passes the limit, or a smaller one that net/http keeps around it, a
+// [MalformedError] when it cannot be decoded, and what the connection says otherwise; each of them is repeated by every later read. No
+// more than Max bytes are ever returned. Over HTTP/1 the read that passes the limit starts the time of Drain, after which nothing more is
+// read from the connection.
 func (l *Limiter) Body(w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
 	l.mustBeValid()
 	gunzip, err := l.judge(r)
