@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -27,6 +28,10 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	shared.Stop()
+	if err := plain.remove(); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
 	os.Exit(code)
 }
 
@@ -74,12 +79,14 @@ func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a client command to its end.
+// run runs a command to its end.
 func (l *lab) run(args ...string) (output string, code int) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	out, err := l.command(ctx, args...).CombinedOutput()
+	cmd := l.command(ctx, args...)
+	cmd.Path = plain.path(l.t)
+	out, err := cmd.CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return string(out), exit.ExitCode()
 	} else if err != nil {
