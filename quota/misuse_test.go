@@ -94,6 +94,27 @@ func TestHugeCostsNeverReadAsRoom(t *testing.T) {
 	used(t, l, "")
 }
 
+// What a sum has no room for is not forgotten: each claim gives back its own, in whatever order.
+func TestHugeCostsAreGivenBackOneByOne(t *testing.T) {
+	each := memory(math.MaxInt64)
+	each.Name, each.Key = "each", func(c claim) string { return c.tenant }
+	l := newLedger(memory(math.MaxInt64), each)
+	for _, k := range []string{"a", "b", "c"} {
+		l.Adopt(k, claim{mem: math.MaxInt64, tenant: k})
+	}
+	l.Adopt("c", claim{mem: 5, tenant: "c"})
+	const whole = math.MaxInt64
+	for _, k := range []string{"a", "b", "c"} {
+		left := map[string]int64{"a": whole, "b": 5}[k]
+		tok, _ := l.Get(k)
+		tok.Release()
+		if got := l.Stats().Used["memory"][""]; got != left {
+			t.Errorf("%d are used after %s was released, want %d", got, k, left)
+		}
+	}
+	used(t, l, "")
+}
+
 func TestAKeyThatEqualsNothingIsRefused(t *testing.T) {
 	floats := quota.New[float64, claim](quota.Config{}, host(1))
 	panics(t, "quota: key NaN is not equal to itself", func() { _, _ = floats.Reserve(math.NaN(), claim{}) })

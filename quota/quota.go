@@ -24,7 +24,6 @@ package quota
 
 import (
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -85,13 +84,6 @@ type entry[K comparable, C any] struct {
 	lived     Mark        // the moment it last became live, or was last adopted
 	charges   []charge    // by position in limits
 	next      *slot[K, C] // in the free list
-}
-
-// charge is what one claim uses of one limit.
-type charge struct {
-	key  string
-	cost int64
-	max  int64 // as asked for this claim; of no meaning once it is admitted
 }
 
 // inline is how many limits a Reserve can look at without allocating.
@@ -212,28 +204,6 @@ func (l *Ledger[K, C]) check(k K) {
 	}
 }
 
-// price appends what c costs to buf, one charge a limit.
-func (l *Ledger[K, C]) price(buf []charge, c C) []charge {
-	for i := range l.limits {
-		lim := &l.limits[i]
-		ch := charge{cost: 1, max: lim.Max}
-		if lim.Key != nil {
-			ch.key = lim.Key(c)
-		}
-		if lim.Cost != nil {
-			ch.cost = lim.Cost(c)
-		}
-		if ch.cost < 0 {
-			panic(fmt.Sprintf("quota: limit %q: negative cost %d", lim.Name, ch.cost))
-		}
-		if lim.MaxFor != nil {
-			ch.max = max(0, lim.MaxFor(ch.key))
-		}
-		buf = append(buf, ch)
-	}
-	return buf
-}
-
 // admitLocked enters a slot for k, which is not counted yet.
 func (l *Ledger[K, C]) admitLocked(k K) *slot[K, C] {
 	s := l.free
@@ -246,32 +216,6 @@ func (l *Ledger[K, C]) admitLocked(k K) *slot[K, C] {
 	s.admission, s.key = l.admissions, k
 	l.slots[k] = s
 	return s
-}
-
-// chargeLocked makes s use what c costs. Adoptions are not bounded by a limit; so that a sum cannot overflow and read as
-// room, a charge ends where the sum would.
-func (l *Ledger[K, C]) chargeLocked(s *slot[K, C], c C, charges []charge) {
-	s.claim = c
-	s.charges = append(s.charges[:0], charges...)
-	for i := range s.charges {
-		ch := &s.charges[i]
-		used := l.used[i][ch.key]
-		ch.cost = min(ch.cost, math.MaxInt64-used)
-		if ch.cost > 0 {
-			l.used[i][ch.key] = used + ch.cost
-		}
-	}
-}
-
-// refundLocked gives back what s was charged.
-func (l *Ledger[K, C]) refundLocked(s *slot[K, C]) {
-	for i, ch := range s.charges {
-		if left := l.used[i][ch.key] - ch.cost; left > 0 {
-			l.used[i][ch.key] = left
-		} else {
-			delete(l.used[i], ch.key)
-		}
-	}
 }
 
 // releaseLocked frees s and ends its admission.
