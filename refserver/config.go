@@ -39,6 +39,7 @@ type Config struct {
 	TTLMax       time.Duration // the longest lifetime, and the one of a sandbox that asks for none; 0: 24 h
 	IdleMax      time.Duration // the same for the idle timeout; 0: 30 min
 	SweepEvery   time.Duration // between two sweeps; 0: 60 s
+	MaxLinger    time.Duration // from Drain until a sweep stops what the Server created itself; 0: it never does
 
 	MaxBody int64 // bytes of a JSON body; 0: wire.MaxBody, to which more is clamped
 	MaxFile int64 // bytes of a written file; 0: wire.MaxFile, to which more is clamped
@@ -72,6 +73,7 @@ func (c *Config) check() error {
 		{"TTLMax", int64(c.TTLMax)},
 		{"IdleMax", int64(c.IdleMax)},
 		{"SweepEvery", int64(c.SweepEvery)},
+		{"MaxLinger", int64(c.MaxLinger)},
 		{"MaxFile", c.MaxFile},
 	} {
 		if n.value < 0 {

@@ -1,6 +1,7 @@
 package refserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -87,6 +88,9 @@ func (s *Server) create(ctx context.Context, spec backend.Spec) (*box, error) {
 	if err := s.countAll(ctx); err != nil {
 		return nil, err
 	}
+	if s.latch.draining() { // since this request came in: that the rest is counted is not certain
+		return nil, refusesCreates()
+	}
 	h, err := s.holdNew(ctx, spec.ID)
 	if err != nil {
 		return nil, err
@@ -107,8 +111,23 @@ func (s *Server) create(ctx context.Context, spec backend.Spec) (*box, error) {
 		return nil, s.unopened(ctx, tok, sb, err)
 	}
 	tok.Live()
+	s.created.add(b.Ref)
 	h.Fill(b)
+	if s.latch.hasLingered() { // and so has stopped the others, maybe before this one was there
+		return nil, s.tooLate(ctx, b)
+	}
 	return b, nil
+}
+
+// tooLate undoes a create that has come to its end after all others were ended.
+func (s *Server) tooLate(ctx context.Context, b *box) error {
+	var err error
+	if b.Resumed {
+		_, err = s.stop(ctx, b.ID)
+	} else {
+		_, err = s.teardown(ctx, b.ID, false)
+	}
+	return cmp.Or(err, error(refusesCreates()))
 }
 
 // countAll returns once the quota counts what there was before this Server. Until the first list it counts none of that, and would

@@ -154,21 +154,26 @@ func (s *Server) mustBeIdle(ctx context.Context, b *box) error {
 	if !b.Running {
 		return nil
 	}
+	why, cause := s.whyBusy(ctx, b)
+	if why == "" {
+		return nil
+	}
+	return &failure{status: http.StatusConflict, code: wire.CodeBusy, text: "sandbox " + strconv.Quote(b.ID) + " is not idle: " + why, cause: cause}
+}
+
+// whyBusy returns why b, which runs, is not known to be idle, or "", and what kept it from being known.
+func (s *Server) whyBusy(ctx context.Context, b *box) (why string, cause error) {
 	if n := b.pins.Load(); n > 0 {
-		return busy(b.ID, fmt.Sprintf("%d requests are using it", n), nil)
+		return fmt.Sprintf("%d requests are using it", n), nil
 	}
 	act, err := s.runners.activity(ctx, b.Sandbox)
 	switch {
 	case err != nil:
-		return busy(b.ID, "its runner could not be asked", err)
+		return "its runner could not be asked", err
 	case act.Running > 0 || act.Pins > 0:
-		return busy(b.ID, fmt.Sprintf("%d processes run in it and %d requests are using it", act.Running, act.Pins), nil)
+		return fmt.Sprintf("%d processes run in it and %d requests are using it", act.Running, act.Pins), nil
 	}
-	return nil
-}
-
-func busy(id, why string, cause error) *failure {
-	return &failure{status: http.StatusConflict, code: wire.CodeBusy, text: "sandbox " + strconv.Quote(id) + " is not idle: " + why, cause: cause}
+	return "", nil
 }
 
 func unknownOutcome(id, code string, cause error) *failure {

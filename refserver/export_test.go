@@ -79,7 +79,7 @@ func (s *Server) Pins(id string) int64 {
 }
 
 // Silent returns how many instances are remembered as silent.
-func (s *Server) Silent() int { return len(s.silents.refs) }
+func (s *Server) Silent() int { return len(s.silents.all) }
 
 // Bindings returns the store as s sees it.
 func (s *Server) Bindings() binding.Store { return s.bindings }

@@ -33,7 +33,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve asks in this order: is there such a route, who asks, is the body within the limit, does it make sense.
+// serve asks in this order: is there such a route, who asks, is the body within the limit, is it still served, does it make sense.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, c *call) error {
 	found, allowed := match(s.routes, r)
 	if found.route == nil || found.route.access == forAll || !s.admits(r, &found) {
@@ -56,10 +56,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := c.check(r); err != nil {
 		return err
 	}
-	if !c.route.body {
+	refused := c.route.creates && s.latch.draining()
+	if !c.route.body || refused {
 		if err := s.discard(w, r); err != nil {
 			return err
 		}
+	}
+	if refused {
+		return refusesCreates()
 	}
 	return c.route.serve(s, w, r, c)
 }

@@ -3,6 +3,7 @@ package refserver
 import (
 	"net/http"
 
+	"github.com/keepwell-go/keepwell/backend/runner/wire"
 	"github.com/keepwell-go/keepwell/probe"
 )
 
@@ -54,4 +55,40 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request, _ *call) erro
 	}
 	answer(w, status, shown)
 	return nil
+}
+
+// readyJSON says whether new work may be sent here, and otherwise why not.
+type readyJSON struct {
+	Status string `json:"status"`
+}
+
+// getReady answers 503 while creates had better go elsewhere.
+func (s *Server) getReady(w http.ResponseWriter, r *http.Request, _ *call) error {
+	status, err := s.readiness(r)
+	if err != nil {
+		return unavailable(err)
+	}
+	code := http.StatusOK
+	if status != "ok" {
+		code = http.StatusServiceUnavailable
+	}
+	answer(w, code, readyJSON{status})
+	return nil
+}
+
+// readiness is "ok" from the first answer of the backend until enough looks at it have failed, or a drain begins.
+func (s *Server) readiness(r *http.Request) (string, error) {
+	if s.latch.draining() {
+		return wire.CodeDraining, nil
+	}
+	got, err := s.health.Get(r.Context())
+	switch {
+	case err != nil:
+		return "", err
+	case got.State == probe.Down:
+		return "backend_down", nil
+	case got.State == probe.Unknown:
+		return "starting", nil
+	}
+	return "ok", nil
 }

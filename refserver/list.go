@@ -49,7 +49,15 @@ func (s *Server) listSandboxes(w http.ResponseWriter, r *http.Request, _ *call) 
 
 // boxes returns the sandboxes that state may be true of.
 func (s *Server) boxes(r *http.Request, state string, fresh bool) ([]*box, error) {
-	if fresh || state == stateStopped {
+	if (fresh || state == stateStopped) && s.latch.draining() { // when a Sync makes no list, since it would adopt
+		snap, err := s.list(r.Context(), nil)
+		if err != nil {
+			return nil, errors.Join(registry.ErrUnavailable, err)
+		}
+		if state == stateStopped {
+			return slices.Collect(maps.Values(snap.Items)), nil
+		}
+	} else if fresh || state == stateStopped {
 		rep, err := s.reg.Sync(r.Context())
 		if _, capped := errors.AsType[*registry.CapError](err); err != nil && !capped {
 			return nil, err

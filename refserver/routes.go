@@ -31,6 +31,7 @@ type route struct {
 	serve        func(*Server, http.ResponseWriter, *http.Request, *call) error
 
 	body    bool                     // serve reads it; without, there is nothing in it for anybody
+	creates bool                     // a sandbox, which a server that drains does not
 	file    bool                     // it is a file, which has a limit of its own
 	starts  bool                     // a process, which gets an id from here
 	lists   bool                     // processes
@@ -47,7 +48,10 @@ func newRoutes() []route {
 	}
 	routes := []route{
 		{method: "GET", path: "/health", access: forAll, serve: (*Server).getHealth},
-		{method: "POST", path: "/v1/sandboxes", body: true, serve: (*Server).postSandbox},
+		{method: "GET", path: "/ready", access: forAll, serve: (*Server).getReady},
+		{method: "POST", path: "/v1/drain", serve: (*Server).postDrain},
+		{method: "GET", path: "/v1/drain", serve: (*Server).getDrain},
+		{method: "POST", path: "/v1/sandboxes", body: true, creates: true, serve: (*Server).postSandbox},
 		{method: "GET", path: "/v1/sandboxes", serve: (*Server).listSandboxes},
 		{method: "GET", path: sandbox, serve: (*Server).getSandbox},
 		{method: "DELETE", path: sandbox, serve: (*Server).deleteSandbox},

@@ -50,7 +50,9 @@ type Server struct {
 	files    *bodylimit.Limiter
 	doubts   doubts
 	moving   moving
-	silents  silents
+	silents  refs // run and could not be registered, since their runners did not answer
+	created  refs // by this Server, and not known to have ended
+	latch    latch
 	joins    singleflight.Group // teardowns under way, by verb and id
 	tasks    tasks              // what goes on when its caller has left
 	buffers  relayBuffers
@@ -75,11 +77,12 @@ func New(cfg Config) (*Server, error) {
 		files:    &bodylimit.Limiter{Max: cfg.MaxFile, Drain: drain, Logger: cfg.Logger},
 		routes:   newRoutes(),
 		doubts:   doubts{clock: cfg.Clock},
+		latch:    latch{clock: cfg.Clock},
 		bindings: bindingsOf(cfg),
 	}
 	s.led = quota.New[string](quota.Config{Clock: cfg.Clock, Logger: cfg.Logger}, limitsOf(cfg)...)
 	s.reg = registry.New(s.list, registry.Config[string, *box]{
-		Adopt: s.adopt, Observe: s.observe, Clock: cfg.Clock, Logger: cfg.Logger,
+		Adopt: s.adopt, Observe: s.observe, Draining: s.latch.draining, Clock: cfg.Clock, Logger: cfg.Logger,
 		Grace: -1, // a backend's list is true by its contract, also about what is young
 	})
 	s.loop = sweep.New(s.pass, sweep.Config{Every: cfg.SweepEvery, Clock: cfg.Clock, Logger: cfg.Logger})

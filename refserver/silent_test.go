@@ -56,3 +56,20 @@ func TestASandboxThatRunsAndDoesNotAnswerCanBeStoppedAndDestroyed(t *testing.T) 
 		}
 	})
 }
+
+func TestASilentSandboxThatIsFoundStoppedIsNotRememberedAsSilent(t *testing.T) { // R102
+	inBubble(t, func(t *testing.T, w *world) {
+		w.sweep()
+		w.runner.deafen("x", true)
+		w.outside("x")
+		w.do("GET", "/v1/sandboxes?fresh=1", "").want(t, 200, "") // finds it, and counts nothing
+		if n := w.srv.Silent(); n != 1 {
+			t.Fatalf("%d are remembered", n)
+		}
+		w.be.Kill("x")
+		w.sweep()
+		if n := w.srv.Silent(); n != 0 {
+			t.Errorf("%d are remembered", n)
+		}
+	})
+}

@@ -18,6 +18,9 @@ const judges = 8
 
 // pass makes registry and quota agree with the backend, then stops what is idle or expired.
 func (s *Server) pass(ctx context.Context) error {
+	if s.latch.takeLinger(s.cfg.MaxLinger) {
+		s.stopLingering(ctx)
+	}
 	capped := s.reconcile(ctx)
 	if _, ok := errors.AsType[*registry.CapError](capped); capped != nil && !ok {
 		return capped // nothing was dropped or freed, and what could not be listed is not judged
@@ -49,7 +52,7 @@ func (s *Server) reconcile(ctx context.Context) error {
 		rep, err = s.reg.Sync(ctx)
 	}
 	s.countSilent(rep)
-	if _, capped := errors.AsType[*registry.CapError](err); err == nil || capped {
+	if _, capped := errors.AsType[*registry.CapError](err); (err == nil || capped) && !s.latch.draining() { // else there was no list
 		s.counted.Store(true)
 	}
 	if !rep.Complete {

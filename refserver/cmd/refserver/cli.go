@@ -50,6 +50,7 @@ type cli struct {
 	Kill   killCmd   `cmd:"" help:"Kill a process and all its descendants."`
 	Cp     cpCmd     `cmd:"" help:"Copy a file into or out of a sandbox (ID:PATH)."`
 	Image  imageCmd  `cmd:"" help:"Make the image of Docker sandboxes, so that none has to wait for it."`
+	Drain  drainCmd  `cmd:"" help:"Make the server create and adopt no sandbox any more; what it serves it goes on serving."`
 	Down   downCmd   `cmd:"" help:"Stop all sandboxes of the state directory and its host runner."`
 	Runner runnerCmd `cmd:"" help:"Run the daemon that hosts sandboxes; refserver starts it by itself."`
 }

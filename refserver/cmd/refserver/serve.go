@@ -39,6 +39,7 @@ type serveCmd struct {
 	TTLMax             time.Duration `placeholder:"DURATION" name:"ttl-max" default:"24h" help:"Longest lifetime of a sandbox, to which longer ones are cut, and that of one that names none. Default: ${default}."`
 	IdleMax            time.Duration `placeholder:"DURATION" default:"30m" help:"The same for its idle timeout. Default: ${default}."`
 	SweepEvery         time.Duration `placeholder:"DURATION" default:"60s" help:"Time between two sweeps. Default: ${default}."`
+	MaxLinger          time.Duration `placeholder:"DURATION" default:"0" help:"Stop the sandboxes that this server created itself when its drain has gone on for longer; 0, the default: leave them to another server."`
 	MaxBodyBytes       int64         `placeholder:"BYTES" default:"${max_body}" help:"Largest JSON request body. Default: ${default}."`
 	MaxFileBytes       int64         `placeholder:"BYTES" default:"${max_file}" help:"Largest file that is written. Default: ${default}."`
 	RequireConfinement bool          `backend:"local" help:"Local: refuse to start where the machine cannot confine sandboxes fully."`
@@ -115,6 +116,8 @@ func (c *serveCmd) check() error {
 		return fmt.Errorf("--ttl-max is %s and --idle-max is %s, both must be positive", c.TTLMax, c.IdleMax)
 	case c.SweepEvery < time.Second:
 		return fmt.Errorf("--sweep-every is %s, must be at least 1s", c.SweepEvery)
+	case c.MaxLinger < 0:
+		return fmt.Errorf("--max-linger is %s, must not be negative", c.MaxLinger)
 	case c.MaxBodyBytes < wire.MinBody:
 		return fmt.Errorf("--max-body-bytes is %d, must be at least %d", c.MaxBodyBytes, wire.MinBody)
 	case c.MaxFileBytes < 0:
@@ -135,7 +138,7 @@ func (c *serveCmd) server(dir string, be engine, store binding.Store, log *zap.L
 	return refserver.New(refserver.Config{
 		Backend: be, BackendName: c.Backend, NoImages: c.Backend == backendLocal, Token: token, Key: []byte(key), NoAuth: c.NoAuth,
 		MaxSandboxes: c.MaxSandboxes, MaxPerTenant: c.MaxPerTenant,
-		TTLMax: c.TTLMax, IdleMax: c.IdleMax, SweepEvery: c.SweepEvery,
+		TTLMax: c.TTLMax, IdleMax: c.IdleMax, SweepEvery: c.SweepEvery, MaxLinger: c.MaxLinger,
 		MaxBody:  bodylimit.Clamp(log, "--max-body-bytes", c.MaxBodyBytes, wire.MaxBody),
 		MaxFile:  bodylimit.Clamp(log, "--max-file-bytes", c.MaxFileBytes, wire.MaxFile),
 		Bindings: c.ours(store, key), Confinement: be.Confinement(), Version: version(), Logger: log,
