@@ -11,7 +11,7 @@ import (
 // concurrent use, and must not be copied after first use. The zero Activity uses the real clock and counts from its first use.
 type Activity struct {
 	Clock clock.Clock // nil: the real one
-	Start time.Time   // when the object was created: it is idle from then on; zero: at the first call of a method
+	Start time.Time   // when the object was created: it is idle from then on; zero: from the first Begin or Idle
 
 	mu   sync.Mutex // guards the fields below
 	last time.Time  // end of the last activity; zero until first use

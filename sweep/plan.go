@@ -44,7 +44,7 @@ type Finding[S any] struct {
 	Reason  string
 	Due     bool  // within pace and cap: Act was called, or would have been but for DryRun
 	Acted   bool  // Act acted
-	Err     error // of Act; or of Judge, if it panicked
+	Err     error // of Act; or of Judge or Since, if it panicked
 }
 
 // Report is the outcome of a Run, in numbers and object by object. The zero Report is that of a Plan without subjects.
@@ -53,7 +53,7 @@ type Report[S any] struct {
 	Stopped  int          // stops made
 	Dropped  int          // drops made
 	Spared   int          // subjects on which Act chose not to act
-	Failed   int          // subjects of which Judge panicked or Act failed
+	Failed   int          // subjects of which Judge or Since panicked, or Act failed
 	Deferred int          // stops left to the next pass
 	Capped   bool         // there were more drops than the cap allows: none was made
 	Verdicts []Finding[S] // one a subject, in the order of Subjects
@@ -155,22 +155,14 @@ func (p *Plan[S]) drop(ctx context.Context, r *Report[S]) {
 
 // stop makes stops, oldest first, until the pace is reached.
 func (p *Plan[S]) stop(ctx context.Context, r *Report[S]) {
-	var stops []*Finding[S]
-	for i := range r.Verdicts {
-		if f := &r.Verdicts[i]; f.Verdict.stops() {
-			stops = append(stops, f)
-		}
-	}
-	if p.Since != nil {
-		slices.SortStableFunc(stops, func(a, b *Finding[S]) int { return p.Since(a.Subject).Compare(p.Since(b.Subject)) })
-	}
+	stops := p.oldestFirst(r.Verdicts)
 	left := p.stopsAllowed(len(r.Verdicts))
 	for i, f := range stops {
 		if left == 0 || ctx.Err() != nil {
 			r.Deferred = len(stops) - i
 			return
 		}
-		acted := p.act(ctx, r, f)
+		acted := p.act(ctx, r, f.Finding)
 		if acted {
 			r.Stopped++
 		}
@@ -178,6 +170,34 @@ func (p *Plan[S]) stop(ctx context.Context, r *Report[S]) {
 			left--
 		}
 	}
+}
+
+// aged is a finding and how old its subject is.
+type aged[S any] struct {
+	*Finding[S]
+	since time.Time
+}
+
+// oldestFirst returns the stops, without those whose age cannot be told.
+func (p *Plan[S]) oldestFirst(all []Finding[S]) []aged[S] {
+	var stops []aged[S]
+	for i := range all {
+		f := aged[S]{Finding: &all[i]}
+		if !f.Verdict.stops() {
+			continue
+		}
+		if p.Since != nil {
+			guarded("Since", &f.Err, func() error {
+				f.since = p.Since(f.Subject)
+				return nil
+			})
+		}
+		if f.Err == nil {
+			stops = append(stops, f)
+		}
+	}
+	slices.SortStableFunc(stops, func(a, b aged[S]) int { return a.since.Compare(b.since) })
+	return stops
 }
 
 // act acts on one finding, and reports whether anything was done.

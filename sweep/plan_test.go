@@ -156,6 +156,29 @@ func TestTroubleWithOneSubjectDoesNotEndThePass(t *testing.T) {
 	}
 }
 
+func TestAnAgeThatCannotBeToldIsTroubleWithOneSubjectOnly(t *testing.T) {
+	f := of(4, sweep.StopIdle, 0, 4)
+	p := f.plan()
+	asked := 0
+	p.Since = func(i int) time.Time {
+		if asked++; i == 2 {
+			panic(errPass)
+		}
+		return time.Unix(int64(-i), 0)
+	}
+	r, err := p.Run(t.Context())
+	report(t, r, "judged 4 stopped 3 dropped 0 spared 0 failed 1 deferred 0")
+	if !slices.Equal(f.acted, []int{3, 1, 0}) || asked != 4 {
+		t.Errorf("stopped %v, and asked for %d ages", f.acted, asked)
+	}
+	if want := "sweep: 1 of 4 subjects failed, the first: sweep: Since panicked: the list failed"; !errors.Is(err, errPass) || err.Error() != want {
+		t.Errorf("Run = %v, want %s", err, want)
+	}
+	if f := r.Verdicts[2]; f.Due || f.Acted || f.Err == nil {
+		t.Errorf("found %+v", f)
+	}
+}
+
 func TestAPassThatEndsWhileJudgingActsOnNothing(t *testing.T) {
 	why := errors.New("over budget")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -212,5 +213,6 @@ func (l *Loop) Stats() Stats {
 
 // period returns the wait until the next tick.
 func (l *Loop) period() time.Duration {
-	return l.cfg.Every + time.Duration(l.cfg.Jitter*(2*rand.Float64()-1)*float64(l.cfg.Every))
+	off := time.Duration(l.cfg.Jitter * (2*rand.Float64() - 1) * float64(l.cfg.Every))
+	return l.cfg.Every + min(off, math.MaxInt64-l.cfg.Every) // of a longest wait the sum must not overflow into none at all
 }

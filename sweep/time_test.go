@@ -2,6 +2,7 @@ package sweep_test
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,17 @@ func TestAClockThatJumpsGivesOneTick(t *testing.T) { // R41
 			after(time.Second)
 			ran(t, n, int64(i+1))
 		}
+	})
+}
+
+func TestALongestPeriodIsNotMadeAnImmediateOneByItsJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pass, n := counting()
+		for range 20 {
+			running(t, sweep.New(pass, sweep.Config{Every: math.MaxInt64, Jitter: 0.9}))
+		}
+		after(time.Hour)
+		ran(t, n, 0)
 	})
 }
 
