@@ -136,6 +136,19 @@ func TestAContextAlreadyOverStartsNothingButSeesWhatIsKept(t *testing.T) {
 	}
 }
 
+func TestACheckDuringWhichTheClockIsSetBackTookNoTime(t *testing.T) {
+	mock := clock.NewMock()
+	mock.Set(time.Unix(1000, 0))
+	p := probe.New(func(context.Context) (int, error) {
+		mock.Set(time.Unix(900, 0))
+		return 7, nil
+	}, probe.Config{Clock: mock})
+	defer p.Close()
+	if r, err := p.Get(t.Context()); err != nil || r.Value != 7 || r.Err != nil || r.Took != 0 || !r.At.Equal(time.Unix(900, 0)) {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
 func TestTheContextOfACheckSaysWhyItEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := make(chan error, 1)
@@ -232,6 +245,9 @@ func TestCloseDuringAWedgeLogsAndKeepsNothing(t *testing.T) {
 			t.Errorf("the waiting caller got %v", err)
 		}
 		synctest.Wait()
+		if s := p.Stats(); !s.Running || !s.Wedged {
+			t.Errorf("while Close waits: %+v", s)
+		}
 		close(hang)
 		p.Close()
 		if r := p.Peek(); !r.At.IsZero() || r.Value != 0 {

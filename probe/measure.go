@@ -49,7 +49,7 @@ func (p *Probe[T]) settle(start time.Time, out outcome[T]) (r Result[T], before 
 		return r, before, false
 	}
 	before = p.last.Load().State
-	r = Result[T]{Value: out.value, Status: Status{State: before, Err: out.err, At: out.at, Took: out.at.Sub(start)}}
+	r = Result[T]{Value: out.value, Status: Status{State: before, Err: out.err, At: out.at, Took: max(0, out.at.Sub(start))}}
 	ttl := p.cfg.TTL
 	if out.err == nil {
 		p.streak = max(p.streak, 0) + 1

@@ -192,7 +192,7 @@ func (p *Probe[T]) Stats() Stats {
 }
 
 // Close makes Get return ErrClosed to those who wait and to all who come later. It ends the context of a check that runs and returns when
-// the check has, however long that takes. It may be called more than once.
+// the check has, however long that takes. It may be called more than once, and must not be called by the check.
 func (p *Probe[T]) Close() {
 	p.mu.Lock()
 	p.closed = true

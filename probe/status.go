@@ -29,7 +29,7 @@ type Status struct {
 	State State
 	Err   error         // of the measurement; a single failure need not change the state
 	At    time.Time     // when it ended
-	Took  time.Duration // up to its end; for ErrBudget, what was waited
+	Took  time.Duration // up to its end; for ErrBudget, what was waited; 0 if the clock was set back
 }
 
 // Result is the outcome of a check together with what the check returned. The zero Result is what Peek gives before the first.
@@ -46,5 +46,5 @@ type Stats struct {
 	Cached uint64 // calls of Get answered by the result that was kept
 
 	Running bool // a check is outstanding
-	Wedged  bool // it is, and its budget is over
+	Wedged  bool // it is, though its context has ended: its budget is over, or the probe was closed
 }
