@@ -119,7 +119,11 @@ func (s *Server) failureOf(id string, err error) *failure {
 	case errors.As(err, &held) && !held.Destroying:
 		return s.inTransition(id)
 	case held != nil, errors.Is(err, registry.ErrNotFound):
-		return notFound(id)
+		f := notFound(id)
+		if held == nil && s.latch.draining() {
+			f.text += " here, and a server that is being drained looks for none"
+		}
+		return f
 	case errors.Is(err, backend.ErrPreparing):
 		return preparing(id, err)
 	case errors.As(err, &image):
