@@ -130,19 +130,6 @@ func (s *Server) tooLate(ctx context.Context, b *box) error {
 	return cmp.Or(err, error(refusesCreates()))
 }
 
-// countAll returns once the quota counts what there was before this Server. Until the first list it counts none of that, and would
-// admit as many again.
-func (s *Server) countAll(ctx context.Context) error {
-	if s.counted.Load() {
-		return nil
-	}
-	err := s.reconcile(ctx)
-	if s.counted.Load() { // also where so much was absent that nothing was dropped
-		return nil
-	}
-	return err
-}
-
 // holdNew takes an absent id, before any quota is looked at. A registered one is looked at again first, since it may have died.
 func (s *Server) holdNew(ctx context.Context, id string) (*hold, error) {
 	h, err := s.reg.Hold(id)

@@ -13,9 +13,11 @@ import (
 
 // tasks counts work that outlives the request which began it.
 type tasks struct {
-	mu     sync.Mutex // guards closed, and keeps begin from overtaking close
+	mu     sync.Mutex // guards the fields up to the next line, and keeps begin from overtaking close
 	closed bool
-	wg     sync.WaitGroup
+	end    chan struct{} // closed by close; nil until somebody waits for that
+
+	wg sync.WaitGroup
 }
 
 // begin counts one task, which ends with wg.Done; false after close.
@@ -32,12 +34,28 @@ func (t *tasks) begin() bool {
 // close refuses further tasks and waits for those that have begun.
 func (t *tasks) close() {
 	t.mu.Lock()
+	if !t.closed && t.end != nil {
+		close(t.end)
+	}
 	t.closed = true
 	t.mu.Unlock()
 	t.wg.Wait()
 }
 
-// ended is what a teardown came to.
+// closing returns what is closed by close. It is for tasks.
+func (t *tasks) closing() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.end == nil {
+		t.end = make(chan struct{})
+		if t.closed {
+			close(t.end)
+		}
+	}
+	return t.end
+}
+
+// ended is what a task came to, where that is a teardown.
 type ended struct {
 	outcome string
 	ifIdle  bool // it was asked for idle sandboxes only
@@ -71,7 +89,7 @@ func (s *Server) guarded(key string, work func() (ended, error)) (e ended, err e
 		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {
-				s.log.Error("teardown panicked", zap.String("task", key), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+				s.log.Error("task panicked", zap.String("task", key), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 				err = fmt.Errorf("%s: panic: %v", key, p)
 			}
 		}()

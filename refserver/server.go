@@ -58,6 +58,8 @@ type Server struct {
 	buffers  relayBuffers
 	counted  atomic.Bool // the quota counts what there was before the Server
 	moved    atomic.Bool // a list has dropped what runs elsewhere by now, and the next one registers it
+
+	uncounted time.Time // when an attempt at counted failed last; of who makes the next one
 }
 
 // New returns a Server, which starts nothing until Run is called or a request comes in. A value of cfg that no server can work
