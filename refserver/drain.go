@@ -78,6 +78,8 @@ func (s *Server) busyNow(ctx context.Context) []busyJSON {
 	for _, b := range s.moving.all() {
 		busy = append(busy, busyJSON{b.ID, "it is on its way in or out: " + b.state})
 	}
+	ctx, cancel := s.cfg.Clock.WithTimeout(ctx, askBudget) // for all of them: there may be many, and one cause for their silence
+	defer cancel()
 	var mu sync.Mutex // guards busy
 	s.each(s.reg.All(), func(e entry) {
 		if why, _ := s.whyBusy(ctx, e.Value); why != "" {

@@ -185,6 +185,22 @@ func TestTheStatusOfADrainSaysWhoIsBusyAndWhy(t *testing.T) { // R50
 	})
 }
 
+func TestTheStatusOfADrainDoesNotWaitForEachRunnerThatHangs(t *testing.T) { // R50
+	inBubble(t, func(t *testing.T, w *world) {
+		for i := range 50 {
+			w.create(fmt.Sprint("box-", i))
+		}
+		w.t.Cleanup(w.runner.holdActivity().release)
+		began := time.Now()
+		if got := w.drainStatus(); len(got.Busy) != 50 || got.Sandboxes != 50 {
+			t.Errorf("it says %+v", got)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 func TestACreateThatADrainOvertakesIsNotAdmittedUncounted(t *testing.T) { // R18, R49
 	inBubble(t, func(t *testing.T, w *world) {
 		w.outside("x")
