@@ -82,7 +82,7 @@ func TestCwdLiesInsideTheWorkspace(t *testing.T) {
 
 func TestStdinIsTheWholeInput(t *testing.T) {
 	c := startDaemon(t).add("a")
-	big := strings.Repeat("0123456789abcde\n", 1<<17) // 2 MiB: more than any pipe holds
+	big := strings.Repeat("0123456789abcde\n", 1<<16) // 1 MiB: more than any pipe holds
 	res := c.exec(wire.StartRequest{Cmd: argv("sha256sum"), Stdin: &big})
 	if got := string(res.stdout); !strings.HasPrefix(got, sum([]byte(big))) {
 		t.Errorf("stdin arrived as %s", got)
@@ -100,8 +100,8 @@ func TestStdinIsTheWholeInput(t *testing.T) {
 
 func TestOutputOfAnyKindArrivesWhole(t *testing.T) {
 	c := startDaemon(t).add("a")
-	res := c.sh(`head -c 3000000 /dev/zero; printf '\377\376 gr\303\274\303\237e'; printf '\303' >&2; sleep 0.05; printf '\274\344' >&2`)
-	want := strings.Repeat("\x00", 3000000) + "\xff\xfe gr\u00fc\u00dfe"
+	res := c.sh(`head -c 1500000 /dev/zero; printf '\377\376 gr\303\274\303\237e'; printf '\303' >&2; sleep 0.05; printf '\274\344' >&2`)
+	want := strings.Repeat("\x00", 1500000) + "\xff\xfe gr\u00fc\u00dfe"
 	if res.code(t) != 0 || sum(res.stdout) != sum([]byte(want)) {
 		t.Errorf("%d bytes arrived of %d, or others", len(res.stdout), len(want))
 	}

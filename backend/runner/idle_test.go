@@ -30,11 +30,18 @@ func newWorld(t testing.TB) *world {
 // newWorldIn is a world whose Server speaks a certain version of the protocol; 0: the current one.
 func newWorldIn(t testing.TB, protocol int) *world {
 	t.Helper()
+	return newWorldWith(t, runner.Config{Protocol: protocol})
+}
+
+// newWorldWith is a world whose Server is like cfg in what concerns neither processes nor time.
+func newWorldWith(t testing.TB, cfg runner.Config) *world {
+	t.Helper()
 	spawner, err := spawn.New(spawn.Config{})
 	must(t, err)
 	t.Cleanup(spawner.Close)
 	w := &world{clock: clock.NewMock()}
-	w.server = runner.New(runner.Config{Spawner: spawner, Clock: w.clock, Version: "v1.2.3", Protocol: protocol})
+	cfg.Spawner, cfg.Clock, cfg.Version = spawner, w.clock, "v1.2.3"
+	w.server = runner.New(cfg)
 	home := newHome(t)
 	must(t, w.server.Add(runner.Sandbox{ID: "a", Home: home}))
 	front := httptest.NewServer(w.server.Handler())

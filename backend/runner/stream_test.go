@@ -133,7 +133,7 @@ func TestASlowExecReaderHoldsTheCommandBack(t *testing.T) {
 
 func TestASlowFollowerSlowsNobody(t *testing.T) {
 	c := startDaemon(t).add("a")
-	s := c.started(wire.StartRequest{Cmd: line("read x; head -c 40000000 /dev/zero | tr '\\0' x; echo end")})
+	s := c.started(wire.StartRequest{Cmd: line("read x; head -c 20000000 /dev/zero | tr '\\0' x; echo end")})
 	slow := c.stream("GET", "/processes/"+s.ID+"/output?follow=1", nil)
 	fast := c.stream("GET", "/processes/"+s.ID+"/output?follow=1", nil)
 	c.ok("POST", "/processes/"+s.ID+"/stdin", wire.StdinRequest{Data: "\n"}, nil)
@@ -148,7 +148,7 @@ func TestASlowFollowerSlowsNobody(t *testing.T) {
 	for _, g := range res.gaps {
 		total += g.To - g.From
 	}
-	if total != 40000004 {
+	if total != 20000004 {
 		t.Errorf("bytes and gaps make %d", total)
 	}
 }
