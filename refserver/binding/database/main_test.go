@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue { // each takes hundreds of transactions
-		_ = f.Value.Set("25")
+		_ = f.Value.Set("15")
 	}
 	code := m.Run()
 	if server, err := sharedPostgres(); server != nil && err == nil {

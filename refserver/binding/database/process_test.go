@@ -24,11 +24,12 @@ const (
 )
 
 const (
+	taskOpen  = "open"  // bind one id
 	taskRace  = "race"  // bind the ids of the race to ids of one's own, and print those that were won
 	taskWrite = "write" // bind one id after another until killed, and print each when it is done
 )
 
-const raced = 200
+const raced = 100
 
 var (
 	box   = backend.Ref{ID: "sbx-a", Instance: "one"}
@@ -43,7 +44,10 @@ func carryOut(task string) error {
 	}
 	defer s.Close()
 	fmt.Println("ready")
-	if task == taskWrite {
+	switch task {
+	case taskOpen:
+		return s.Bind(ctx, box, os.Getenv(nameVariable), "minted")
+	case taskWrite:
 		return write(ctx, s, func(id string) { fmt.Println(id) })
 	}
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil { // all begin at once
@@ -156,17 +160,18 @@ func TestProcessesThatOpenANewDatabaseAtOnceAllSucceed(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		var children []*child
 		for i := range 6 {
-			children = append(children, newChild(t, taskRace, url, fmt.Sprint(i)))
+			children = append(children, newChild(t, taskOpen, url, fmt.Sprint("p", i)))
 		}
 		for _, c := range children {
 			c.ready()
-			c.begin()
-		}
-		for _, c := range children {
-			for c.line() != "" {
-			}
 			if err := c.cmd.Wait(); err != nil {
 				t.Error(err)
+			}
+		}
+		s := open(t, url)
+		for i := range children {
+			if got, err := s.Bound(t.Context(), box, fmt.Sprint("p", i)); err != nil || got != "minted" {
+				t.Errorf("what process %d has bound is bound to %q, %v", i, got, err)
 			}
 		}
 	})

@@ -37,7 +37,7 @@ func TestACopyThatIsTakenWhileAProcessWritesCanBeUsed(t *testing.T) {
 		<-drained
 		_ = c.cmd.Wait() // it was killed
 	}()
-	for round := range 12 {
+	for round := range 8 {
 		files := []string{"", "-wal", "-shm"}
 		if round%2 == 1 {
 			slices.Reverse(files)
