@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 		_ = f.Value.Set("15")
 	}
 	code := m.Run()
+	if admin.db != nil {
+		_ = admin.db.Close() // the server ends its connections anyway
+	}
 	if server, err := sharedPostgres(); server != nil && err == nil {
 		if err := server.Remove(); err != nil {
 			fmt.Println(err)
@@ -70,8 +73,8 @@ func postgresURL(t testing.TB) string {
 		base = server.URL()
 	}
 	name := fmt.Sprintf("keepwell_test_%d_%d", os.Getpid(), schemas.Add(1))
-	execute(t, "pgx", base, "CREATE SCHEMA "+name)
-	t.Cleanup(func() { execute(t, "pgx", base, "DROP SCHEMA "+name+" CASCADE") })
+	execute(t, base, "CREATE SCHEMA "+name)
+	t.Cleanup(func() { execute(t, base, "DROP SCHEMA "+name+" CASCADE") })
 	u, err := url.Parse(base)
 	if err != nil {
 		t.Fatal("the URL of the test's database cannot be read")
@@ -126,12 +129,18 @@ func raw(t testing.TB, url string) *sql.DB {
 	return db
 }
 
-func execute(t testing.TB, driver, url, statement string) {
+// admin is what all tests reach their PostgreSQL server by: a connection costs it a process and a password's hashes.
+var admin struct {
+	once sync.Once
+	db   *sql.DB
+	err  error
+}
+
+func execute(t testing.TB, base, statement string) {
 	t.Helper()
-	db, err := sql.Open(driver, url)
-	must(t, err)
-	defer db.Close()
-	_, err = db.Exec(statement)
+	admin.once.Do(func() { admin.db, admin.err = sql.Open("pgx", base) })
+	must(t, admin.err)
+	_, err := admin.db.Exec(statement)
 	must(t, err)
 }
 

@@ -156,7 +156,7 @@ func TestAnUpToDateSchemaNeedsNoRightToChangeIt(t *testing.T) {
 		_, err := admin.ExecContext(t.Context(), statement)
 		must(t, err)
 	}
-	t.Cleanup(func() { execute(t, "pgx", base, "DROP OWNED BY "+schema+"; DROP ROLE "+schema) })
+	t.Cleanup(func() { execute(t, base, "DROP OWNED BY "+schema+"; DROP ROLE "+schema) })
 	u.User = url.UserPassword(schema, "word")
 	s := open(t, u.String())
 	must(t, s.Bind(t.Context(), box, "p", "minted"))
