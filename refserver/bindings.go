@@ -20,6 +20,9 @@ import (
 // storeBudget bounds each question to the binding store.
 const storeBudget = 5 * time.Second
 
+// maxNotes is how many ends of processes are being kept at once while nobody waits for that.
+const maxNotes = 64
+
 // assignedPrefix begins every process id that a server assigns.
 const assignedPrefix = "proc_"
 
@@ -68,10 +71,28 @@ func (s *Server) bind(ctx context.Context, b *box, public, guest string) error {
 	})
 }
 
-// noteEnd keeps that a process was seen to have ended, so that retention need not wait for it to expire. Nothing else depends on it.
+// noteEnd keeps that a process was seen to have ended, in a task of its own: nothing depends on it, so that nobody waits for a store that
+// is slow, until that has many to keep or the Server is closed.
 func (s *Server) noteEnd(ctx context.Context, b *box, public string) {
+	at := s.cfg.Clock.Now()
+	if !s.tasks.begin() {
+		s.keepEnd(ctx, b, public, at)
+		return
+	}
+	note := func() error {
+		defer s.tasks.wg.Done()
+		s.keepEnd(ctx, b, public, at)
+		return nil
+	}
+	if !s.notes.TryGo(note) {
+		_ = note()
+	}
+}
+
+// keepEnd keeps when a process was seen to have ended, so that retention need not wait for it to expire.
+func (s *Server) keepEnd(ctx context.Context, b *box, public string, at time.Time) {
 	err := s.stored(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		return s.bindings.End(ctx, b.Ref, public, s.cfg.Clock.Now())
+		return s.bindings.End(ctx, b.Ref, public, at)
 	})
 	if err != nil {
 		s.log.Warn("the end of a process was not kept", zap.String("sandbox", b.ID), zap.String("process", public), zap.Error(err))

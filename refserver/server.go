@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/keepwell-go/keepwell/backend"
@@ -55,6 +56,7 @@ type Server struct {
 	latch    latch
 	joins    singleflight.Group // teardowns under way, by verb and id
 	tasks    tasks              // what goes on when its caller has left
+	notes    errgroup.Group     // of ends of processes; each is one of tasks, too
 	buffers  relayBuffers
 	counted  atomic.Bool // the quota counts what there was before the Server
 	moved    atomic.Bool // a list has dropped what runs elsewhere by now, and the next one registers it
@@ -82,6 +84,7 @@ func New(cfg Config) (*Server, error) {
 		latch:    latch{clock: cfg.Clock},
 		bindings: bindingsOf(cfg),
 	}
+	s.notes.SetLimit(maxNotes)
 	s.led = quota.New[string](quota.Config{Clock: cfg.Clock, Logger: cfg.Logger}, limitsOf(cfg)...)
 	s.reg = registry.New(s.list, registry.Config[string, *box]{
 		Adopt: s.adopt, Observe: s.observe, Draining: s.latch.draining, Clock: cfg.Clock, Logger: cfg.Logger,

@@ -122,7 +122,7 @@ func (s *Server) startAndBind(out *http.Request, e entry, public, known string, 
 	}
 	if resp.StatusCode != http.StatusOK {
 		if known == "" {
-			s.noteEnd(ctx, e.Value, public)
+			s.keepEnd(ctx, e.Value, public, s.cfg.Clock.Now()) // before it is started again
 		}
 		return resp, nil
 	}
