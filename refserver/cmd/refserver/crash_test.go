@@ -57,7 +57,7 @@ func TestWhateverDiesWhatIsSaidAfterwardsIsTrueAndNothingIsLeft(t *testing.T) {
 			}
 		}
 	}()
-	for i := range crashWorkers {
+	for i := range min(crashWorkers, len(todo)) { // more would only start and end
 		t.Run(fmt.Sprintf("worker %d", i), func(t *testing.T) { r.work(newLab(t), points) })
 	}
 }
