@@ -170,7 +170,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, c *call, err error
 	if f.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	body := map[string]any{"error": f.text, "code": f.code}
+	body := map[string]any{"error": plain(f.text), "code": f.code}
 	maps.Copy(body, f.more)
 	answer(w, f.status, body)
 }
