@@ -1,12 +1,10 @@
 package refserver
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -56,46 +54,60 @@ type busyJSON struct {
 	Reason string `json:"reason"`
 }
 
-// getDrain asks the runners, and the backend nothing, so that it can be asked again and again.
+// getDrain asks the runners, and the backend nothing, so that it can be asked again and again. It goes by the quota, which counts a
+// sandbox from before its create to after its confirmed end: the registry does not show those on their way.
 func (s *Server) getDrain(w http.ResponseWriter, r *http.Request, _ *call) error {
 	since, draining := s.latch.began()
-	shown := drainJSON{drainedJSON: drainedJSON{Draining: draining}, SandboxIDs: []string{}, Busy: s.busyNow(r.Context())}
+	shown := drainJSON{drainedJSON: drainedJSON{Draining: draining}, SandboxIDs: []string{}}
 	if draining {
 		shown.SinceMS = since.UnixMilli()
 	}
-	for e := range s.reg.All() {
-		shown.SandboxIDs = append(shown.SandboxIDs, e.Key)
+	for h := range s.led.Holders() {
+		shown.SandboxIDs = append(shown.SandboxIDs, h.Key)
 	}
 	slices.Sort(shown.SandboxIDs)
 	shown.Sandboxes = len(shown.SandboxIDs)
+	shown.Busy = s.busyOf(r.Context(), shown.SandboxIDs)
 	answer(w, http.StatusOK, shown)
 	return nil
 }
 
-// busyNow returns what is not known to be idle, by id.
-func (s *Server) busyNow(ctx context.Context) []busyJSON {
-	busy := []busyJSON{}
-	for _, b := range s.moving.all() {
-		busy = append(busy, busyJSON{b.ID, "it is on its way in or out: " + b.state})
-	}
+// busyOf returns those of ids that are not known to be idle, in their order.
+func (s *Server) busyOf(ctx context.Context, ids []string) []busyJSON {
 	ctx, cancel := s.cfg.Clock.WithTimeout(ctx, askBudget) // for all of them: there may be many, and one cause for their silence
 	defer cancel()
-	var mu sync.Mutex // guards busy
-	s.each(s.reg.All(), func(e entry) {
-		if why, _ := s.whyBusy(ctx, e.Value); why != "" {
-			mu.Lock()
-			defer mu.Unlock()
-			busy = append(busy, busyJSON{e.Key, why})
+	reasons := make([]string, len(ids))
+	atOnce(slices.All(ids), func(i int, id string) {
+		if e, ok := s.reg.Lookup(id); ok {
+			reasons[i], _ = s.whyBusy(ctx, e.Value)
+		} else {
+			reasons[i] = s.whyAway(id)
 		}
 	})
-	slices.SortFunc(busy, func(a, b busyJSON) int { return cmp.Compare(a.ID, b.ID) })
+	busy := []busyJSON{}
+	for i, id := range ids {
+		if reasons[i] != "" {
+			busy = append(busy, busyJSON{id, reasons[i]})
+		}
+	}
 	return busy
+}
+
+// whyAway says why a sandbox that is counted is not registered.
+func (s *Server) whyAway(id string) string {
+	for _, b := range s.moving.all() {
+		if b.ID == id {
+			return "it is on its way in or out: " + b.state
+		}
+	}
+	return "it is not known what it is doing"
 }
 
 // stopLingering stops what this Server created itself and still serves, busy and pinned ones too. Another server may have adopted the
 // rest, or this one only adopted it: that is not its to end.
 func (s *Server) stopLingering(ctx context.Context) {
-	s.each(s.reg.All(), func(e entry) {
+	entries := slices.Collect(s.reg.All()) // not while others wait to change them
+	atOnce(slices.All(entries), func(_ int, e entry) {
 		if s.created.has(e.Value.Ref) {
 			s.stopLingerer(ctx, e)
 		}
@@ -116,12 +128,12 @@ func (s *Server) stopLingerer(ctx context.Context, e entry) {
 	s.log.Info("stopped after the linger of a drain", zap.String("sandbox", e.Key), zap.Stringer("outcome", out), zap.Error(err))
 }
 
-// each calls do for every entry, for a few at once, and waits for all.
-func (s *Server) each(entries iter.Seq[entry], do func(entry)) {
+// atOnce calls do for each, a few at a time, and waits for all.
+func atOnce[T any](all iter.Seq2[int, T], do func(int, T)) {
 	var g errgroup.Group
 	g.SetLimit(judges)
-	for _, e := range slices.Collect(entries) { // not while others wait to change them
-		g.Go(func() error { do(e); return nil })
+	for i, v := range all {
+		g.Go(func() error { do(i, v); return nil })
 	}
 	_ = g.Wait()
 }

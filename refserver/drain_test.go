@@ -155,7 +155,7 @@ func TestTheStatusOfADrainSaysWhoIsBusyAndWhy(t *testing.T) { // R50
 		w.drain()
 		lists := w.engine.Calls("list")
 		got := w.drainStatus()
-		if want := []string{"idle", "running", "silent", "used"}; got.Sandboxes != 4 || !reflect.DeepEqual(got.SandboxIDs, want) || !got.Draining || got.SinceMS == 0 {
+		if want := []string{"coming", "going", "halting", "idle", "running", "silent", "used"}; got.Sandboxes != 7 || !reflect.DeepEqual(got.SandboxIDs, want) || !got.Draining || got.SinceMS == 0 {
 			t.Errorf("it says %+v", got)
 		}
 		busy := map[string]string{}

@@ -35,7 +35,7 @@ func (c *drainCmd) Run(ctx context.Context, g *cli) error {
 	if got.Draining {
 		since = "draining since " + when(got.SinceMS)
 	}
-	if _, err = fmt.Printf("%s; serves %s, %d busy\n", since, sandboxes(got.Sandboxes), len(got.Busy)); err != nil || len(got.Busy) == 0 {
+	if _, err = fmt.Printf("%s: %s, %d busy\n", since, sandboxes(got.Sandboxes), len(got.Busy)); err != nil || len(got.Busy) == 0 {
 		return err
 	}
 	return table(os.Stdout, "BUSY\tWHY", got.Busy, func(b client.Busy) string { return b.ID + "\t" + oneLine(b.Reason) })
