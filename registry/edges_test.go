@@ -251,6 +251,24 @@ func TestACallerWhoHasLeftIsToldSo(t *testing.T) {
 	})
 }
 
+func TestAKeyThatEqualsNothingIsNotHeld(t *testing.T) {
+	r := registry.New(func(context.Context, []float64) (registry.Snapshot[float64, int], error) {
+		return registry.Snapshot[float64, int]{Complete: true, Items: map[float64]int{math.NaN(): 1}}, nil
+	}, registry.Config[float64, int]{})
+	defer r.Close()
+	func() {
+		defer func() {
+			if got := recover(); got != "registry: key NaN is not equal to itself" {
+				t.Errorf("panicked with %v", got)
+			}
+		}()
+		_, _ = r.Hold(math.NaN())
+	}()
+	if rep, err := r.Sync(t.Context()); err != nil || rep.Adopted != 0 || r.Stats().Held+r.Stats().Entries != 0 {
+		t.Errorf("Sync = %+v, %v, %+v", rep, err, r.Stats())
+	}
+}
+
 func TestMisusePanicsWithTheNameOfThePackage(t *testing.T) {
 	list := (&backend{}).list
 	for want, misuse := range map[string]func(){

@@ -44,8 +44,12 @@ type Hold[K comparable, V any] struct {
 }
 
 // Hold is called before the object of k is created. It does not ask the backend. The error is ErrExists if k has an entry, a
-// *HeldError if k is held, and fresh.ErrClosed after Close.
+// *HeldError if k is held, and fresh.ErrClosed after Close. Hold panics if k is not equal to itself, as NaN is not: what is held
+// under it could never be found again.
 func (r *Registry[K, V]) Hold(k K) (*Hold[K, V], error) {
+	if again := k; again != k {
+		panic(fmt.Sprintf("registry: key %v is not equal to itself", k))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.base.Err() != nil {

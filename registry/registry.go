@@ -89,8 +89,8 @@ type Config[K comparable, V any] struct {
 	// meanwhile, is forgotten. It must not wait for its own key, nor call Close.
 	Adopt func(ctx context.Context, k K, v V) (V, error)
 	// Observe gets all events, those of one key in the order in which they came about; nil means nobody. No lock is held
-	// during the call. It may use the registry, but must not wait for the very key it is told about. If it panics about an
-	// addition, there is no addition, and the panic goes to whoever made it.
+	// during the call. It may use the registry, but must not wait for the very key it is told about, nor call Close. If it
+	// panics about an addition, there is no addition; a removal is made all the same. The panic goes to whoever made it.
 	Observe func(Event[K, V])
 	// Draining, while it returns true, keeps misses and Sync from making lists, and so from adopting anything. nil: it never does.
 	Draining func() bool

@@ -13,8 +13,8 @@ import (
 // adopts k if it is there. The end of ctx ends this call's wait, and nothing for others.
 //
 // Errors: ErrNotFound; *HeldError while the key is being created or destroyed; ErrUnavailable, which wraps the cause;
-// and the error of ctx. If list, Adopt or Observe panics, so does Resolve, with a *fresh.PanicError, for each
-// caller that waited for it.
+// and the error of ctx. If list or Adopt panics, or Observe about an adoption, so does Resolve, with a *fresh.PanicError,
+// for each caller that waited for it.
 func (r *Registry[K, V]) Resolve(ctx context.Context, k K) (Entry[K, V], error) {
 	if e, ok := r.Lookup(k); ok {
 		return e, nil

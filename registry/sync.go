@@ -51,7 +51,8 @@ func (e *CapError) Error() string {
 // the zero Report.
 //
 // Errors: ErrUnavailable, with nothing changed; *CapError, with nothing dropped; and the error of ctx, with the Report so
-// far. A failed adoption is no error of Sync: it is counted and logged, and so is one that panicked.
+// far. A failed adoption is no error of Sync: it is counted and logged, and so is one that panicked. If list panics, or Observe about
+// a removal, so does Sync.
 func (r *Registry[K, V]) Sync(ctx context.Context) (rep Report[K, V], err error) {
 	if r.cfg.Draining() {
 		return rep, nil

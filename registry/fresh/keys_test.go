@@ -2,9 +2,11 @@ package fresh_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keepwell-go/keepwell/registry/fresh"
@@ -122,4 +124,40 @@ func TestALoneCallerIsOneWhateverItNames(t *testing.T) { // R81
 			}
 		})
 	}
+}
+
+func TestAKeyThatNoMapCanHaveLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fresh.New(func(ctx context.Context, _ []any) (int, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}, fresh.Config{})
+		refuse := func(keys ...any) {
+			t.Helper()
+			defer func() {
+				t.Helper()
+				if p := fmt.Sprint(recover()); !strings.Contains(p, "unhashable type") {
+					t.Errorf("Do of %v panicked with %v", keys, p)
+				}
+			}()
+			_, _ = c.Do(t.Context(), keys...)
+		}
+		refuse([]int{1}) // would start at once
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { _, _ = c.Do(ctx, "a") }()
+		synctest.Wait()
+		refuse("b", []int{1}) // would be promised a run
+		go func() { _, _ = c.Do(ctx, "b") }()
+		synctest.Wait()
+		refuse("c", []int{1}) // would share it
+		if s := c.Stats(); s.Runs != 1 || s.Waiters != 2 {
+			t.Errorf("while others wait: %+v", s)
+		}
+		leave()
+		synctest.Wait()
+		if s := c.Stats(); s.Runs != 1 || s.Waiters != 0 || s.Running || s.Promised {
+			t.Errorf("when all have left: %+v", s)
+		}
+		c.Close()
+	})
 }

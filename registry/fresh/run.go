@@ -40,6 +40,7 @@ type run[K comparable, T any] struct {
 // join starts a run for the caller, or adds it to the promised one if something stands in the way of a start; nil when closed. The
 // channel is closed when the run is answered.
 func (c *Coalescer[K, T]) join(keys []K) (*run[K, T], <-chan struct{}) {
+	mustHash(keys)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.base.Err() != nil {

@@ -55,3 +55,11 @@ func (r *run[K, T]) union() []K {
 	}
 	return slices.Collect(maps.Keys(r.wanted))
 }
+
+// mustHash panics on a key that no map can have, as an interface may hold one, before its caller is counted.
+func mustHash[K comparable](keys []K) {
+	var none map[K]bool
+	for _, k := range keys {
+		_ = none[k]
+	}
+}
