@@ -138,7 +138,7 @@ func (c *cli) dial(f clientFlags) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, token := f.Server, os.Getenv(tokenVariable)
+	base := f.Server
 	if base == "" {
 		base, err = findServer(dir)
 		if err != nil {
@@ -148,15 +148,25 @@ func (c *cli) dial(f clientFlags) (*client.Client, error) {
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
-	if token == "" {
-		path := f.TokenFile
-		if path == "" {
-			path = filepath.Join(dir, tokenFile)
-		}
-		token, err = readSecret(path)
-		if err != nil && (f.TokenFile != "" || !errors.Is(err, fs.ErrNotExist)) {
-			return nil, fmt.Errorf("token: %w", err)
-		}
+	token, err := f.token(dir)
+	if err != nil {
+		return nil, fmt.Errorf("token: %w", err)
 	}
 	return &client.Client{Base: base, Token: token}, nil
+}
+
+// token returns the token of the file that is named, of the variable, or of the state directory, in this order. Without any it is empty:
+// a server may ask for none.
+func (f clientFlags) token(dir string) (string, error) {
+	if f.TokenFile != "" {
+		return readSecret(f.TokenFile)
+	}
+	if token := os.Getenv(tokenVariable); token != "" {
+		return token, nil
+	}
+	token, err := readSecret(filepath.Join(dir, tokenFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return token, err
 }
