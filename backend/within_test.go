@@ -96,20 +96,22 @@ func TestCallerThatLeavesIsNotHeld(t *testing.T) {
 	})
 }
 
-func TestCallersEarlierDeadlineIsWhatTheBackendSees(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		var seen time.Duration
-		_ = backend.Budgets{}.Bound(engine{func(ctx context.Context, _ string) (backend.Outcome, error) {
-			end, _ := ctx.Deadline()
-			seen = time.Until(end)
-			return backend.Unknown, nil
-		}}).Ping(ctx)
-		if seen != time.Second {
-			t.Errorf("the backend is given %v, want the caller's 1s", seen)
-		}
-	})
+func TestTheBackendSeesTheEarlierOfBudgetAndCallersDeadline(t *testing.T) {
+	for caller, want := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: 2 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), caller)
+			defer cancel()
+			var seen time.Duration
+			_ = backend.Budgets{Ping: 2 * time.Second}.Bound(engine{func(ctx context.Context, _ string) (backend.Outcome, error) {
+				end, _ := ctx.Deadline()
+				seen = time.Until(end)
+				return backend.Unknown, nil
+			}}).Ping(ctx)
+			if seen != want {
+				t.Errorf("the backend is given %v of the caller's %v, want %v", seen, caller, want)
+			}
+		})
+	}
 }
 
 // R83: what the backend says in time is passed on, but an error never with a certain outcome.
