@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -155,6 +157,8 @@ func TestACreateThatTheEngineFinishesTooLateIsFoundByAList(t *testing.T) {
 			mend := s.proxy.Fault("", func(r *http.Request) enginetest.Verdict {
 				switch {
 				case strings.HasSuffix(r.URL.Path, c.late) && late.CompareAndSwap(false, true):
+					body, _ := io.ReadAll(r.Body) // all that the engine will be asked, before its sender gives up
+					r.Body = io.NopCloser(bytes.NewReader(body))
 					go budgets.Add(time.Hour) // which is longer than any budget
 					return enginetest.Late
 				case late.Load(): // and from then on it does not answer anything
@@ -167,9 +171,15 @@ func TestACreateThatTheEngineFinishesTooLateIsFoundByAList(t *testing.T) {
 			}
 			s.create("other").want(t, http.StatusTooManyRequests, "quota_exceeded")
 			_ = mend()
+			var last reply
+			t.Cleanup(func() { // until says only that it waited in vain
+				if t.Failed() {
+					t.Logf("the last answer about the sandbox was %d %s", last.status, last.raw)
+				}
+			})
 			until(t, "the late sandbox is there", func() bool {
-				got := s.get("box")
-				return got.status == c.status && got.str("code") == c.code
+				last = s.get("box")
+				return last.status == c.status && last.str("code") == c.code
 			})
 			s.create("other").want(t, http.StatusTooManyRequests, "quota_exceeded")
 			s.run()
