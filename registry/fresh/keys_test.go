@@ -143,16 +143,19 @@ func TestAKeyThatNoMapCanHaveLeavesNothingBehind(t *testing.T) {
 			_, _ = c.Do(t.Context(), keys...)
 		}
 		refuse([]int{1}) // would start at once
-		ctx, leave := context.WithCancel(t.Context())
-		go func() { _, _ = c.Do(ctx, "a") }()
+		first, leave := context.WithCancel(t.Context())
+		go func() { _, _ = c.Do(first, "a") }()
 		synctest.Wait()
 		refuse("b", []int{1}) // would be promised a run
-		go func() { _, _ = c.Do(ctx, "b") }()
+		second, leaveToo := context.WithCancel(t.Context())
+		go func() { _, _ = c.Do(second, "b") }()
 		synctest.Wait()
 		refuse("c", []int{1}) // would share it
 		if s := c.Stats(); s.Runs != 1 || s.Waiters != 2 {
 			t.Errorf("while others wait: %+v", s)
 		}
+		leaveToo()
+		synctest.Wait() // else the run that was promised might begin in between
 		leave()
 		synctest.Wait()
 		if s := c.Stats(); s.Runs != 1 || s.Waiters != 0 || s.Running || s.Promised {
