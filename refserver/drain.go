@@ -95,10 +95,8 @@ func (s *Server) busyOf(ctx context.Context, ids []string) []busyJSON {
 
 // whyAway says why a sandbox that is counted is not registered.
 func (s *Server) whyAway(id string) string {
-	for _, b := range s.moving.all() {
-		if b.ID == id {
-			return "it is on its way in or out: " + b.state
-		}
+	if state := s.moving.state(id); state != "" {
+		return "it is on its way in or out: " + state
 	}
 	return "it is not known what it is doing"
 }
