@@ -29,8 +29,8 @@ const (
 // retainEvery is the time between two removals of old rows from the binding store.
 const retainEvery = 10 * time.Minute
 
-// drain is how long a client whose body was refused is listened to, so that a slow one comes to read why.
-const drain = time.Second
+// refusalTime is how long a client whose body was refused is listened to, so that a slow one comes to read why.
+const refusalTime = time.Second
 
 // Server serves the sandboxes of one backend. It is made by New and safe for concurrent use.
 type Server struct {
@@ -77,8 +77,8 @@ func New(cfg Config) (*Server, error) {
 		be:       cfg.Budgets.Bound(cfg.Backend),
 		auth:     newAuth(cfg),
 		runners:  newRunners(cfg.Clock),
-		json:     &bodylimit.Limiter{Max: cfg.MaxBody, Drain: drain, Strict: true, Logger: cfg.Logger},
-		files:    &bodylimit.Limiter{Max: cfg.MaxFile, Drain: drain, Logger: cfg.Logger},
+		json:     &bodylimit.Limiter{Max: cfg.MaxBody, Drain: refusalTime, Strict: true, Logger: cfg.Logger},
+		files:    &bodylimit.Limiter{Max: cfg.MaxFile, Drain: refusalTime, Logger: cfg.Logger},
 		routes:   newRoutes(),
 		doubts:   doubts{clock: cfg.Clock},
 		latch:    latch{clock: cfg.Clock},
